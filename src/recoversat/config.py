@@ -1,0 +1,248 @@
+"""Every setting there is: one line each, checked when read; the paper's presets.
+
+An unknown key is an error that names the nearest valid one.
+"""
+
+import difflib
+from pathlib import Path
+from typing import Any, Literal
+
+import yaml
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from recoversat.errors import UserError
+
+
+class Section(BaseModel):
+    """A group of settings; unknown keys are refused, values never change after reading."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class DataConfig(Section):
+    """How text becomes ids, and which pairs are kept."""
+
+    tokenizer: Literal["sentencepiece", "bpe"] = Field(
+        "sentencepiece", description="'sentencepiece' learns a joint BPE; 'bpe' reads text already split with '@@ '"
+    )
+    vocab_size: int = Field(40_000, ge=16, description="pieces shared by both languages (an upper bound for 'bpe')")
+    tokenizer_sentences: int = Field(1_000_000, ge=1, description="at most so many lines train the tokenizer")
+    max_tokens: int = Field(128, ge=1, description="drop pairs with a side longer than this, in tokens")
+    max_ratio: float = Field(3.0, ge=1, description="drop pairs when (longer + 5) > max_ratio * (shorter + 5)")
+    drop_duplicates: bool = Field(True, description="keep only the first of identical pairs")
+    src_lang: str = Field("src", description="language code of the source, kept with the model")
+    tgt_lang: str = Field("tgt", description="language code of the target, kept with the model")
+
+
+class ModelConfig(Section):
+    """The Transformer's shape; teacher (K = 1) and student share it."""
+
+    kind: Literal["segments", "nat"] = Field("segments", description="'segments' = RecoverSAT or AT; 'nat' = one-step baseline")
+    d_model: int = Field(512, ge=2, description="width of embeddings and layers")
+    d_hidden: int = Field(512, ge=1, description="width of the feed-forward layers")
+    n_heads: int = Field(8, ge=1, description="attention heads; must divide d_model")
+    encoder_layers: int = Field(6, ge=1, description="depth of the encoder")
+    decoder_layers: int = Field(6, ge=1, description="depth of the decoder")
+    dropout: float = Field(0.1, ge=0, lt=1, description="on embeddings and on the output of each sub-layer")
+    attention_dropout: float = Field(0.0, ge=0, lt=1, description="on attention weights")
+    activation_dropout: float = Field(0.0, ge=0, lt=1, description="inside the feed-forward layers")
+    max_segments: int = Field(10, ge=1, description="segment embeddings the model has: decodes at any K up to this")
+    vocab_size: int | None = Field(None, description="filled in from the tokenizer when training starts")
+
+    @model_validator(mode="after")
+    def _heads_divide(self) -> "ModelConfig":
+        if self.d_model % self.n_heads:
+            raise ValueError(f"n_heads = {self.n_heads} does not divide d_model = {self.d_model}")
+        if self.d_model % 2:
+            raise ValueError(f"d_model = {self.d_model} must be even (sinusoids come in pairs)")
+        return self
+
+
+class TrainConfig(Section):
+    """How the model learns."""
+
+    segments: int | list[int] = Field(10, description="K: one number, or a list from which each sentence draws its own")
+    random_prob: float = Field(1.0, ge=0, le=1, description="p: probability of dividing a target at random, not evenly")
+    anneal: bool = Field(True, description="p falls linearly from random_prob to 0 over the training")
+    repeat_prob: float = Field(0.5, ge=0, le=1, description="q: probability of injecting a pseudo repetition")
+    train_on_copies: bool = Field(False, description="also train the tokens of the injected repetition, not only its DEL")
+    cut_at: Literal["token", "word"] = Field("token", description="where a division may fall")
+    steps: int = Field(100_000, ge=1, description="optimizer updates")
+    batch_tokens: int = Field(32_768, ge=1, description="target tokens an update, over all processes")
+    accumulate: int = Field(1, ge=1, description="forward passes an update is split into, on each process")
+    schedule: Literal["linear", "inverse_sqrt"] = Field("linear", description="shape of the learning rate")
+    learning_rate: float | None = Field(3e-4, gt=0, description="its peak; null with inverse_sqrt = (d_model * warmup)^-0.5")
+    final_learning_rate: float = Field(1e-5, ge=0, description="where the linear schedule ends")
+    warmup: int = Field(0, ge=0, description="updates over which the learning rate rises from 0")
+    label_smoothing: float = Field(0.15, ge=0, lt=1, description="probability mass spread over the vocabulary")
+    adam_beta2: float = Field(0.98, gt=0, lt=1, description="Adam's second moment decay")
+    weight_decay: float = Field(0.0, ge=0, description="decoupled weight decay")
+    clip_norm: float | None = Field(None, gt=0, description="clip the gradient to this norm; null = never")
+    seed: int = Field(1, ge=0, description="address of all randomness")
+    precision: Literal["auto", "fp32", "bf16"] = Field("auto", description="'auto' = bf16 on a GPU, fp32 on a CPU")
+    compile: Literal["auto", "on", "off"] = Field("auto", description="torch.compile; 'auto' = on a GPU, for long runs")
+    workers: int = Field(2, ge=0, description="processes that divide and pack batches ahead; 0 = in the training process")
+    log_every: int = Field(50, ge=1, description="updates between two lines of the log")
+    save_every: int = Field(1000, ge=1, description="updates between two checkpoints")
+    validate_every: int = Field(1000, ge=1, description="updates between two validations by BLEU")
+    keep_checkpoints: int = Field(5, ge=1, description="newest checkpoints kept, for averaging")
+
+    @model_validator(mode="after")
+    def _sound(self) -> "TrainConfig":
+        if not self.segment_choices or min(self.segment_choices) < 1:
+            raise ValueError("segments must be one number or a list of numbers, each at least 1")
+        if self.learning_rate is None and (self.schedule != "inverse_sqrt" or not self.warmup):
+            raise ValueError("learning_rate may be null only with schedule inverse_sqrt and a warmup")
+        return self
+
+    @property
+    def segment_choices(self) -> list[int]:
+        """The values of K that training draws from."""
+        return [self.segments] if isinstance(self.segments, int) else list(self.segments)
+
+
+class DecodeConfig(Section):
+    """How a trained model writes."""
+
+    extra_steps: int = Field(20, ge=1, description="a segment may take ceil(source length / K) + extra_steps steps")
+    beam: int = Field(4, ge=1, description="beam size of autoregressive models, where beam search is asked for")
+    length_penalty: float = Field(0.6, ge=0, description="alpha in ((5 + length) / 6)^alpha")
+
+
+class Config(Section):
+    """All settings of one system."""
+
+    preset: str | None = Field(None, description="name of the preset the other values started from")
+    data: DataConfig = DataConfig()
+    model: ModelConfig = ModelConfig()
+    train: TrainConfig = TrainConfig()
+    decode: DecodeConfig = DecodeConfig()
+
+    @model_validator(mode="after")
+    def _segments_fit(self) -> "Config":
+        if max(self.train.segment_choices) > self.model.max_segments:
+            raise ValueError(
+                f"train.segments asks for K = {max(self.train.segment_choices)} "
+                f"but model.max_segments is {self.model.max_segments}"
+            )
+        return self
+
+
+# The paper's settings (Section 4.2). It names no batch size and no number of updates: those lines are ours.
+PRESETS: dict[str, dict[str, dict[str, Any]]] = {
+    "iwslt16": {
+        "data": {"vocab_size": 40_000},
+        "model": {"d_model": 278, "d_hidden": 507, "n_heads": 2, "encoder_layers": 5, "decoder_layers": 5, "dropout": 0.1},
+        "train": {"schedule": "linear", "learning_rate": 3e-4, "final_learning_rate": 1e-5, "label_smoothing": 0.15}
+        | {"batch_tokens": 8192, "steps": 100_000},
+    },
+    "wmt14": {
+        "data": {"vocab_size": 40_000},
+        "model": {"d_model": 512, "d_hidden": 512, "n_heads": 8, "encoder_layers": 6, "decoder_layers": 6, "dropout": 0.1},
+        "train": {"schedule": "inverse_sqrt", "learning_rate": None, "warmup": 4000, "label_smoothing": 0.15}
+        | {"batch_tokens": 32_768, "steps": 200_000},
+    },
+    "wmt16": {
+        "data": {"vocab_size": 40_000},
+        "model": {"d_model": 512, "d_hidden": 512, "n_heads": 8, "encoder_layers": 6, "decoder_layers": 6, "dropout": 0.1},
+        "train": {"schedule": "inverse_sqrt", "learning_rate": None, "warmup": 4000, "label_smoothing": 0.15}
+        | {"batch_tokens": 32_768, "steps": 100_000},
+    },
+    # Ours: learns on a CPU in minutes.
+    "small": {
+        "data": {"vocab_size": 4000},
+        "model": {"d_model": 128, "d_hidden": 256, "n_heads": 4, "encoder_layers": 3, "decoder_layers": 3, "dropout": 0.1},
+        "train": {"schedule": "linear", "learning_rate": 2e-3, "final_learning_rate": 1e-5, "warmup": 200}
+        | {"label_smoothing": 0.1, "segments": 5, "batch_tokens": 2048, "steps": 2000}
+        | {"log_every": 20, "save_every": 200, "validate_every": 500, "workers": 0},
+    },
+    # Ours: what critics of the field ask for (Kasai 2021), for teacher and student alike.
+    "deep-shallow": {
+        "data": {"vocab_size": 40_000},
+        "model": {"d_model": 512, "d_hidden": 2048, "n_heads": 8, "encoder_layers": 12, "decoder_layers": 1, "dropout": 0.1},
+        "train": {"schedule": "inverse_sqrt", "learning_rate": None, "warmup": 4000, "label_smoothing": 0.1}
+        | {"batch_tokens": 32_768, "steps": 100_000, "clip_norm": 1.0},
+    },
+}
+
+
+def load_config(
+    path: Path | None = None, preset: str | None = None, overrides: list[str] | None = None
+) -> Config:
+    """Merge preset, YAML file and `section.key=value` overrides; later ones win.
+
+    The file may name its preset (`preset: small`); the argument wins over it.
+    """
+    values = _read_yaml(path) if path else {}
+    name = preset or values.get("preset")
+    merged = _merge(_preset(name), values) | {"preset": name}
+    for override in overrides or []:
+        merged = _merge(merged, _parse_override(override))
+    return parse_config(merged)
+
+
+def parse_config(values: dict[str, Any]) -> Config:
+    """Check a plain dictionary; errors name the key and the fix."""
+    try:
+        return Config.model_validate(values)
+    except ValidationError as error:
+        raise UserError("\n".join(_explain(dict(item)) for item in error.errors())) from None
+
+
+def to_yaml(config: Config) -> str:
+    """Write the effective configuration as YAML."""
+    return yaml.safe_dump(config.model_dump(), sort_keys=False, allow_unicode=True)
+
+
+def _read_yaml(path: Path) -> dict[str, Any]:
+    try:
+        values = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise UserError(f"{path}: no such config file") from None
+    except yaml.YAMLError as error:
+        raise UserError(f"{path}: not valid YAML: {error}") from None
+    if values is None:
+        return {}
+    if not isinstance(values, dict):
+        raise UserError(f"{path}: expected sections such as 'train:' with keys below them")
+    return values
+
+
+def _preset(name: str | None) -> dict[str, Any]:
+    if name is None:
+        return {}
+    if name not in PRESETS:
+        raise UserError(f"preset {name!r} does not exist; there are: {', '.join(sorted(PRESETS))}")
+    return dict(PRESETS[name])
+
+
+def _merge(base: dict[str, Any], top: dict[str, Any]) -> dict[str, Any]:
+    merged = dict(base)
+    for key, value in top.items():
+        below = merged.get(key)
+        merged[key] = _merge(below, value) if isinstance(below, dict) and isinstance(value, dict) else value
+    return merged
+
+
+def _parse_override(text: str) -> dict[str, Any]:
+    key, equals, value = text.partition("=")
+    if not equals or key.count(".") != 1:
+        raise UserError(f"--set {text}: write section.key=value, e.g. train.dropout=0.3")
+    section, name = key.split(".")
+    return {section: {name: yaml.safe_load(value)}}
+
+
+def _explain(item: dict[str, Any]) -> str:
+    where = ".".join(str(part) for part in item["loc"])
+    if item["type"] != "extra_forbidden":
+        message = str(item["msg"]).removeprefix("Value error, ")
+        return f"{where}: {message} (got {item['input']!r})" if where and "value_error" not in item["type"] else message
+    *parents, wrong = item["loc"]
+    section: type[BaseModel] = Config
+    for parent in parents:
+        annotation = section.model_fields[str(parent)].annotation
+        assert isinstance(annotation, type)
+        section = annotation
+    near = difflib.get_close_matches(str(wrong), section.model_fields, n=1, cutoff=0.5)
+    fix = f"did you mean {near[0]}?" if near else f"there are: {', '.join(section.model_fields)}"
+    return f"{where}: no such key; {fix}"

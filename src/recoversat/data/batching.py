@@ -1,0 +1,269 @@
+"""From a corpus to batches of rows: which sentences an update takes, divided and packed.
+
+Sentences are packed side by side into lines of fixed length, so nearly nothing is padding and the GPU
+meets few shapes. `sentence` numbers the sentences of a line; attention stays inside one number.
+
+B lines, S source places a line, N rows a line.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, fields
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from recoversat.config import TrainConfig
+from recoversat.data.corpus import ParallelSentences, Sentences
+from recoversat.randomness import uniforms
+from recoversat.segments import N_FIXED_DRAWS, Division, divide_many
+from recoversat.vocab import BOS, DEL, EOS, PAD
+
+Ints = NDArray[np.int64]
+WordEnds = Callable[[Ints], NDArray[np.bool_]]
+
+_SHUFFLE, _DIVIDE = 0, 1  # what a draw is for, folded into the seed
+_ROUND = 32  # line lengths are multiples of this
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Packed lines of source tokens (B, S) and decoder rows (B, N); `sentence` is 0 on padding."""
+
+    src_tokens: Any
+    src_positions: Any
+    src_sentence: Any
+    tokens: Any
+    labels: Any
+    steps: Any
+    segments: Any
+    sentence: Any
+    n_target_tokens: int
+
+    def to(self, device: Any) -> "Batch":
+        """Turn numpy arrays into tensors on a device (or move tensors there)."""
+        import torch
+
+        moved = {}
+        for name in (f.name for f in fields(self) if f.name != "n_target_tokens"):
+            value = getattr(self, name)
+            tensor = torch.from_numpy(value) if isinstance(value, np.ndarray) else value
+            moved[name] = tensor.to(device, non_blocking=True)
+        return Batch(**moved, n_target_tokens=self.n_target_tokens)
+
+
+@dataclass(frozen=True)
+class UpdatePlan:
+    """Which sentences each optimizer update takes, epoch after epoch."""
+
+    lengths: Ints  # target tokens of each sentence
+    batch_tokens: int
+    seed: int
+
+    @property
+    def updates_per_epoch(self) -> int:
+        """Updates in which every sentence is seen once; each takes at least one whole sentence."""
+        tokens = max(self.batch_tokens, int(self.lengths.max()))
+        return max(1, int(self.lengths.sum()) // tokens)
+
+    def sentences(self, update: int) -> tuple[int, Ints]:
+        """Return (epoch, sentence numbers) of one update, counted from 0."""
+        epoch, index = divmod(update, self.updates_per_epoch)
+        order = _epoch_order(self.seed, epoch, len(self.lengths))
+        ends = np.cumsum(self.lengths[order])
+        bounds = np.linspace(0, ends[-1], self.updates_per_epoch + 1)[index : index + 2]
+        first, last = np.searchsorted(ends, bounds, side="right")
+        return epoch, order[first:last]
+
+
+@dataclass(frozen=True)
+class LineShape:
+    """How long packed lines are, fixed for a training run so that shapes stay few."""
+
+    src: int
+    rows: int
+
+    @classmethod
+    def fitting(cls, pairs: ParallelSentences, config: TrainConfig) -> "LineShape":
+        """Make room for the longest sentence, however it is divided, and balance both sides."""
+        repeats = config.repeat_prob > 0 and max(config.segment_choices) > 1
+        k = max(config.segment_choices)
+        longest_rows = int(pairs.tgt.lengths.max()) * (2 if repeats else 1) + k
+        n_rows = _round_up(longest_rows)
+        # the source side gets its share, so that both sides of a line fill up together
+        copied = config.repeat_prob * pairs.tgt.lengths.mean() / max(2 * (k - 1), 1) if repeats else 0.0
+        typical_rows = pairs.tgt.lengths.mean() + np.mean(config.segment_choices) + copied
+        share = n_rows * float(pairs.src.lengths.mean() / typical_rows)
+        return cls(src=_round_up(max(int(pairs.src.lengths.max()), int(1.05 * share))), rows=n_rows)
+
+
+@dataclass(frozen=True)
+class Batches:
+    """The training data as a function: update number -> batches. Holds no state, so resuming is free."""
+
+    pairs: ParallelSentences
+    config: TrainConfig
+    plan: UpdatePlan
+    shape: LineShape
+    word_ends: WordEnds
+    rank: int = 0
+    world: int = 1
+
+    @classmethod
+    def of(cls, pairs: ParallelSentences, config: TrainConfig, word_ends: WordEnds, rank: int = 0, world: int = 1) -> "Batches":
+        """Plan a training run over a corpus."""
+        plan = UpdatePlan(pairs.tgt.lengths, config.batch_tokens, config.seed)
+        return cls(pairs, config, plan, LineShape.fitting(pairs, config), word_ends, rank, world)
+
+    def __len__(self) -> int:
+        return self.config.steps
+
+    def __getitem__(self, update: int) -> list[Batch]:
+        """Return this process's share of an update: `accumulate` batches."""
+        epoch, chosen = self.plan.sentences(update)
+        src, tgt = _gather(self.pairs.src, chosen), _gather(self.pairs.tgt, chosen)
+        division = self._divide(epoch, chosen, tgt, random_prob_at(self.config, update))
+        return self._pack(src, tgt, division)
+
+    def _divide(self, epoch: int, chosen: Ints, tgt: Sentences, random_prob: float) -> Division:
+        lengths = tgt.lengths
+        n_draws = 1 + N_FIXED_DRAWS + int(lengths.max())
+        draws = uniforms(self.config.seed * 2 + _DIVIDE, epoch, chosen, n_draws)
+        choices = np.array(self.config.segment_choices)
+        n_segments = choices[(draws[:, 0] * len(choices)).astype(np.int64)]
+        may_cut = None
+        if self.config.cut_at == "word":
+            may_cut = np.zeros((len(lengths), int(lengths.max())), dtype=bool)
+            may_cut[np.arange(may_cut.shape[1])[None, :] < lengths[:, None]] = self.word_ends(tgt.ids)
+            may_cut[np.arange(len(lengths)), lengths - 1] = True
+        return divide_many(lengths, n_segments, random_prob, self.config.repeat_prob, draws[:, 1:], may_cut)
+
+    def _pack(self, src: Sentences, tgt: Sentences, division: Division) -> list[Batch]:
+        n_rows = np.where(division.exists, division.length + 1, 0).sum(axis=1)
+        line, src_place, row_place = _pack_lines(src.lengths, n_rows, self.shape)
+        flat = _flat_rows(tgt, division, self.config.train_on_copies)
+        shares = self.world * self.config.accumulate
+        own = [self.rank * self.config.accumulate + i for i in range(self.config.accumulate)]
+        return [self._fill(src, tgt, flat, n_rows, line, src_place, row_place, share, shares) for share in own]
+
+    def _fill(
+        self, src: Sentences, tgt: Sentences, flat: "_FlatRows", n_rows: Ints, line: Ints, src_place: Ints,
+        row_place: Ints, share: int, shares: int,
+    ) -> Batch:  # fmt: skip
+        mine = line % shares == share
+        n_lines = max(1, -(-(int(line.max()) + 1 - share) // shares))
+        number = _number_in_line(line)
+        src_mine, rows_mine = np.repeat(mine, src.lengths), np.repeat(mine, n_rows)
+        src_at = _places(line // shares, src_place, src.lengths, self.shape.src)[src_mine]
+        rows_at = _places(line // shares, row_place, n_rows, self.shape.rows)[rows_mine]
+
+        def lay(values: Ints, at: Ints, width: int) -> Ints:
+            canvas = np.zeros(n_lines * width, dtype=np.int64)
+            canvas[at] = values
+            return canvas.reshape(n_lines, width)
+
+        positions = np.arange(len(src.ids)) - np.repeat(src.offsets[:-1], src.lengths)
+        return Batch(
+            src_tokens=lay(src.ids[src_mine], src_at, self.shape.src),
+            src_positions=lay(positions[src_mine], src_at, self.shape.src),
+            src_sentence=lay(np.repeat(number, src.lengths)[src_mine], src_at, self.shape.src),
+            tokens=lay(flat.tokens[rows_mine], rows_at, self.shape.rows),
+            labels=lay(flat.labels[rows_mine], rows_at, self.shape.rows),
+            steps=lay(flat.steps[rows_mine], rows_at, self.shape.rows),
+            segments=lay(flat.segments[rows_mine], rows_at, self.shape.rows),
+            sentence=lay(np.repeat(number, n_rows)[rows_mine], rows_at, self.shape.rows),
+            n_target_tokens=int(tgt.lengths[mine].sum()),
+        )
+
+
+def random_prob_at(config: TrainConfig, update: int) -> float:
+    """Return p at an update: constant, or annealed linearly to 0 (Section 3.2.1).
+
+    >>> [random_prob_at(TrainConfig(steps=100), step) for step in (0, 50, 100)]
+    [1.0, 0.5, 0.0]
+    """
+    remaining = max(1 - update / config.steps, 0.0) if config.anneal else 1.0
+    return config.random_prob * remaining
+
+
+@lru_cache(maxsize=2)
+def _epoch_order(seed: int, epoch: int, n_sentences: int) -> Ints:
+    keys = uniforms(seed * 2 + _SHUFFLE, epoch, np.arange(n_sentences), 1)[:, 0]
+    return np.argsort(keys, kind="stable")
+
+
+@dataclass(frozen=True)
+class _FlatRows:
+    """The rows of all sentences of an update, end to end."""
+
+    tokens: Ints
+    labels: Ints
+    steps: Ints
+    segments: Ints
+
+
+def _gather(sentences: Sentences, chosen: Ints) -> Sentences:
+    lengths = sentences.lengths[chosen]
+    offsets = np.zeros(len(chosen) + 1, dtype=np.int64)
+    np.cumsum(lengths, out=offsets[1:])
+    within = np.arange(offsets[-1]) - np.repeat(offsets[:-1], lengths)
+    return Sentences(sentences.ids[np.repeat(sentences.offsets[chosen], lengths) + within].astype(np.int64), offsets)
+
+
+def _flat_rows(tgt: Sentences, division: Division, train_on_copies: bool) -> _FlatRows:
+    """Do what `segments.rows` does, for a whole batch of divided targets."""
+    sentence, segment = np.nonzero(division.exists)
+    length = division.length[division.exists]
+    first_token = tgt.offsets[sentence] + division.start[division.exists]
+    is_copy = division.is_copy[division.exists]
+    counts = length + 1
+    steps = np.arange(int(counts.sum())) - np.repeat(np.cumsum(counts) - counts, counts)
+    here = np.repeat(first_token, counts) + steps  # the token a row predicts, but for its last row
+    closes = steps == np.repeat(length, counts)
+    copied = np.repeat(is_copy, counts)
+    last = len(tgt.ids) - 1
+    tokens = np.where(steps == 0, BOS, tgt.ids[np.clip(here - 1, 0, last)])
+    labels = np.where(closes, np.where(copied, DEL, EOS), tgt.ids[np.minimum(here, last)])
+    if not train_on_copies:
+        labels[copied & ~closes] = PAD
+    return _FlatRows(tokens, labels, steps, np.repeat(segment, counts))
+
+
+def _pack_lines(n_src: Ints, n_rows: Ints, shape: LineShape) -> tuple[Ints, Ints, Ints]:
+    """Give each sentence a line and its places there: longest first, into the first line with room."""
+    n = len(n_src)
+    line, src_place, row_place = np.zeros(n, np.int64), np.zeros(n, np.int64), np.zeros(n, np.int64)
+    src_used, rows_used = np.zeros(n, np.int64), np.zeros(n, np.int64)
+    opened = full = 0  # lines below `full` have no room for even the shortest sentence
+    shortest = int(n_rows.min(initial=1))
+    for i in np.argsort(-n_rows, kind="stable"):
+        fits = (src_used[full:opened] + n_src[i] <= shape.src) & (rows_used[full:opened] + n_rows[i] <= shape.rows)
+        at = full + int(np.argmax(fits)) if fits.any() else opened
+        opened = max(opened, at + 1)
+        line[i], src_place[i], row_place[i] = at, src_used[at], rows_used[at]
+        src_used[at] += n_src[i]
+        rows_used[at] += n_rows[i]
+        while full < opened and rows_used[full] + shortest > shape.rows:
+            full += 1
+    return line, src_place, row_place
+
+
+def _number_in_line(line: Ints) -> Ints:
+    """Number the sentences of each line from 1."""
+    order = np.argsort(line, kind="stable")
+    counts = np.bincount(line)
+    number = np.empty_like(line)
+    number[order] = np.arange(len(line)) - np.repeat(np.cumsum(counts) - counts, counts) + 1
+    return number
+
+
+def _places(line: Ints, place: Ints, lengths: Ints, width: int) -> Ints:
+    """Where each token of each sentence lies on the flattened canvas."""
+    first = np.cumsum(lengths) - lengths
+    within = np.arange(int(lengths.sum())) - np.repeat(first, lengths)
+    return np.repeat(line * width + place, lengths) + within
+
+
+def _round_up(n: int) -> int:
+    return -(-n // _ROUND) * _ROUND

@@ -1,0 +1,116 @@
+"""A prepared corpus: ids in memory-mapped arrays, the tokenizer, and the validation text."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from recoversat.config import DataConfig
+from recoversat.errors import UserError
+from recoversat.storage import fingerprint, lines_of, read_json
+from recoversat.text.tokenizer import Tokenizer, load_tokenizer
+
+MANIFEST = "corpus.json"
+FORMAT = 1
+
+
+@dataclass(frozen=True)
+class Sentences:
+    """Ragged ids: sentence i is `ids[offsets[i]:offsets[i + 1]]`."""
+
+    ids: NDArray[Any]
+    offsets: NDArray[np.int64]
+
+    def __len__(self) -> int:
+        return len(self.offsets) - 1
+
+    def __getitem__(self, index: int) -> NDArray[np.int64]:
+        return np.asarray(self.ids[self.offsets[index] : self.offsets[index + 1]], dtype=np.int64)
+
+    @property
+    def lengths(self) -> NDArray[np.int64]:
+        """Tokens of each sentence."""
+        return np.diff(self.offsets)
+
+    @classmethod
+    def of(cls, sentences: Iterable[list[int]], dtype: Any = np.int32) -> "Sentences":
+        """Lay lists of ids end to end."""
+        lists = list(sentences)
+        offsets = np.zeros(len(lists) + 1, dtype=np.int64)
+        np.cumsum([len(ids) for ids in lists], out=offsets[1:])
+        flat = np.fromiter((token for ids in lists for token in ids), dtype=dtype, count=int(offsets[-1]))
+        return cls(flat, offsets)
+
+    def save(self, folder: Path, name: str) -> None:
+        """Write the two arrays; `load` maps them back."""
+        np.save(folder / f"{name}.ids.npy", self.ids)
+        np.save(folder / f"{name}.offsets.npy", self.offsets)
+
+    @classmethod
+    def load(cls, folder: Path, name: str) -> "Sentences":
+        """Map the arrays into memory without reading them."""
+        try:
+            ids = np.load(folder / f"{name}.ids.npy", mmap_mode="r", allow_pickle=False)
+            offsets = np.load(folder / f"{name}.offsets.npy", allow_pickle=False)
+        except (FileNotFoundError, ValueError, EOFError) as error:
+            raise UserError(f"{folder}: damaged corpus ({error}); run 'recoversat prepare' again") from None
+        if len(offsets) == 0 or offsets[-1] != len(ids):
+            raise UserError(f"{folder}: damaged corpus ({name} is cut off); run 'recoversat prepare' again")
+        return cls(ids, offsets)
+
+
+@dataclass(frozen=True)
+class ParallelSentences:
+    """Aligned source and target sentences."""
+
+    src: Sentences
+    tgt: Sentences
+
+    def __len__(self) -> int:
+        return len(self.src)
+
+
+@dataclass(frozen=True)
+class Corpus:
+    """A prepared corpus folder, opened."""
+
+    folder: Path
+    config: DataConfig
+    tokenizer: Tokenizer
+    train: ParallelSentences
+    valid_src: list[str]
+    valid_tgt: list[str]
+    manifest: dict[str, Any]
+
+    @property
+    def fingerprint(self) -> str:
+        """Identify the training ids and the tokenizer by content."""
+        return str(self.manifest["fingerprint"])
+
+
+def open_corpus(folder: Path) -> Corpus:
+    """Open what `recoversat prepare` (or `distill`) wrote."""
+    manifest = read_json(folder / MANIFEST, "prepared corpus")
+    if manifest.get("format") != FORMAT:
+        raise UserError(f"{folder}: corpus format {manifest.get('format')}, this version reads {FORMAT}; prepare it again")
+    train = ParallelSentences(Sentences.load(folder, "train.src"), Sentences.load(folder, "train.tgt"))
+    if len(train.src) != len(train.tgt):
+        raise UserError(f"{folder}: damaged corpus (sides of unequal length); run 'recoversat prepare' again")
+    return Corpus(
+        folder=folder,
+        config=DataConfig.model_validate(manifest["config"]),
+        tokenizer=load_tokenizer(folder),
+        train=train,
+        valid_src=list(lines_of(folder / "valid.src")),
+        valid_tgt=list(lines_of(folder / "valid.tgt")),
+        manifest=manifest,
+    )
+
+
+def corpus_fingerprint(folder: Path) -> str:
+    """Hash the arrays and the tokenizer of a corpus folder."""
+    names = sorted(path for path in folder.iterdir() if path.suffix in {".npy", ".model"} or path.name == "vocabulary.txt")
+    return fingerprint(*names)

@@ -1,0 +1,32 @@
+"""What a translator knows of an engine: it encodes sources and hands back a stepper."""
+
+from collections.abc import Sequence
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from recoversat.decoding.stepping import Ints, Stepper
+
+
+class Engine(Protocol):
+    """A loaded model that can decode. Implementations: torch_engine (reference), onnx_engine (no torch)."""
+
+    @property
+    def max_segments(self) -> int:
+        """The largest K the model can decode with."""
+
+    def start(self, sources: Sequence[Sequence[int]], n_segments: Ints) -> Stepper:
+        """Encode sources (lists of ids) and begin decoding, sentence b with n_segments[b] segments."""
+
+
+def pad_sources(sources: Sequence[Sequence[int]]) -> NDArray[np.int64]:
+    """Lay sources side by side, padded with 0 at the end.
+
+    >>> pad_sources([[7, 8, 9], [7]]).tolist()
+    [[7, 8, 9], [7, 0, 0]]
+    """
+    padded = np.zeros((len(sources), max(len(source) for source in sources)), dtype=np.int64)
+    for row, source in zip(padded, sources, strict=True):
+        row[: len(source)] = source
+    return padded

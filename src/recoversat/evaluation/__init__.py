@@ -1,0 +1,1 @@
+"""Numbers one can believe: quality, errors, steps, confidence, and the reports that show them."""

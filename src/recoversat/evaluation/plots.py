@@ -1,0 +1,239 @@
+"""The pictures: BLEU over length, BLEU against latency, steps, segment lengths, the annealed p.
+
+matplotlib is imported when a plot is drawn, never before: reports without plots do not need it.
+"""
+
+import io
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from html import escape
+from pathlib import Path
+from typing import Any
+
+from recoversat.errors import UserError
+from recoversat.evaluation.length_buckets import EDGES, bleu_by_length, source_lengths
+from recoversat.evaluation.outputs import SystemOutput, TestSet
+from recoversat.evaluation.results import Result
+from recoversat.storage import atomic_file, lines_of, write_text
+
+# Ink and paper are replaced when a plot is embedded in a page, which may be dark.
+INK, PAPER = "#1b1f24", "#ffffff"
+# Readable on white and on near-black; the markers tell the series apart without colour.
+COLOURS = ("#2f7ed8", "#d9730d", "#2e9e5b", "#b84fa0", "#d64545", "#6b7f8f")
+MARKERS = ("o", "s", "^", "D", "v", "P")
+_STYLE = {
+    "svg.fonttype": "none",  # text stays text: sharp, searchable, small
+    "font.size": 10,
+    "text.color": INK,
+    "axes.labelcolor": INK,
+    "axes.edgecolor": INK,
+    "xtick.color": INK,
+    "ytick.color": INK,
+    "figure.facecolor": PAPER,
+    "axes.facecolor": PAPER,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.grid": True,
+    "axes.axisbelow": True,
+    "grid.color": "#808080",
+    "grid.alpha": 0.25,
+    "legend.frameon": False,
+}
+
+
+@dataclass(frozen=True)
+class Plot:
+    """A finished picture; `alt` says in words what it shows."""
+
+    name: str
+    title: str
+    alt: str
+    svg: str
+    png: bytes
+
+
+def write_plot(folder: Path, plot: Plot) -> list[Path]:
+    """Write the picture as SVG and as PNG and return the two paths."""
+    svg, png = folder / f"{plot.name}.svg", folder / f"{plot.name}.png"
+    write_text(svg, plot.svg)
+    with atomic_file(png) as scratch:
+        scratch.write_bytes(plot.png)
+    return [svg, png]
+
+
+def embeddable_svg(plot: Plot) -> str:
+    """Turn the picture into an <svg> element that takes width, ink and background from the page around it."""
+    svg = plot.svg[plot.svg.index("<svg") :]
+    svg = re.sub(r"<metadata>.*?</metadata>", "", svg, flags=re.DOTALL)
+    svg = re.sub(r'(<svg [^>]*?)\swidth="[^"]*"\s', r"\1 ", svg, count=1)
+    svg = re.sub(r'(<svg [^>]*?)\sheight="[^"]*"\s', r"\1 ", svg, count=1)
+    svg = svg.replace(INK, "currentColor").replace(PAPER, "none")
+    return svg.replace("<svg ", f'<svg role="img" aria-label="{escape(plot.alt)}" ', 1)
+
+
+def plot_bleu_by_length(
+    outputs: Sequence[SystemOutput], test_set: TestSet, edges: Sequence[int] = EDGES
+) -> Plot:
+    """Draw the paper's figure: BLEU of each system over ranges of source length."""
+    buckets = bleu_by_length(outputs, test_set, edges)
+    _, unit = source_lengths(test_set)
+    with _figure(f"bleu-by-length-{_slug(test_set.name)}") as canvas:
+        for index, output in enumerate(outputs):
+            heights = [bucket.bleu[output.name] for bucket in buckets]
+            canvas.axes.plot(range(len(buckets)), heights, label=output.name, **_series(index))
+        canvas.axes.set_xticks(range(len(buckets)), [f"{b.label}\n(n = {b.n_sentences})" for b in buckets])
+        canvas.axes.set_xlabel(f"source length in {unit}")
+        canvas.axes.set_ylabel("BLEU")
+        canvas.axes.legend()
+    names = ", ".join(output.name for output in outputs)
+    title = f"BLEU over source length, {test_set.name}"
+    return canvas.plot(title, f"Line chart of the BLEU of {names} in {len(buckets)} ranges of source length")
+
+
+def plot_quality_speed(results: Sequence[Result], test_set: str) -> Plot:
+    """Draw BLEU against latency; systems that differ in K alone are joined by a line."""
+    timed = [r for r in results if r.output.test_set == test_set and r.output.latency_ms is not None]
+    if not timed:
+        raise UserError(f"BLEU against latency on {test_set!r}: no system has a latency; measure it first")
+    with _figure(f"quality-speed-{_slug(test_set)}") as canvas:
+        for index, family in enumerate(_families(timed)):
+            points = [(r.output.latency_ms or 0.0, r.quality.bleu.value) for r in family]
+            canvas.axes.plot(*zip(*points, strict=True), **_series(index))
+            for result, point in zip(family, points, strict=True):
+                canvas.axes.annotate(result.output.name, point, xytext=(6, 6), textcoords="offset points")
+        canvas.axes.margins(x=0.18, y=0.15)  # room for the names
+        canvas.axes.set_xlabel("ms a sentence (left is faster)")
+        canvas.axes.set_ylabel("BLEU")
+    said = "; ".join(
+        f"{r.output.name}: {r.quality.bleu.value:.1f} BLEU at {r.output.latency_ms:.1f} ms" for r in timed
+    )
+    return canvas.plot(f"BLEU against latency, {test_set}", f"Scatter plot. {said}")
+
+
+def plot_steps(counts: Mapping[str, Mapping[int, int]], test_set: str) -> Plot:
+    """Draw how many decoding steps the sentences took; `counts` is StepSummary.counts by system."""
+    title = f"Decoding steps a sentence, {test_set}"
+    return _histogram(f"steps-{_slug(test_set)}", title, "decoding steps", "share of sentences (%)", counts)
+
+
+def plot_segment_lengths(counts: Mapping[str, Mapping[int, int]], test_set: str) -> Plot:
+    """Draw how long the kept segments are; `counts` is SegmentSummary.length_counts by system."""
+    title = f"Segment lengths, {test_set}"
+    return _histogram(f"segment-lengths-{_slug(test_set)}", title, "tokens", "share of segments (%)", counts)
+
+
+def read_annealing(log: Path) -> dict[int, float]:
+    """Read p by training step from a log.jsonl; a step logged twice (a resumed run) counts as logged last."""
+    lines = list(lines_of(log))
+    annealing: dict[int, float] = {}
+    for number, line in enumerate(lines, 1):
+        try:
+            record = json.loads(line)
+        except json.JSONDecodeError as error:
+            if number == len(lines):  # a run in progress may be writing it now
+                break
+            raise UserError(f"{log}, line {number}: not JSON ({error})") from None
+        if isinstance(record, dict) and {"step", "random_prob"} <= record.keys():
+            annealing[int(record["step"])] = float(record["random_prob"])
+    if not annealing:
+        raise UserError(f"{log}, line 1: no line has the fields step and random_prob; is it a training log?")
+    return dict(sorted(annealing.items()))
+
+
+def plot_annealing(annealing: Mapping[int, float], name: str = "annealing") -> Plot:
+    """Draw p over training, as `read_annealing` gives it."""
+    with _figure(name) as canvas:
+        canvas.axes.plot(list(annealing), list(annealing.values()), color=COLOURS[0], linewidth=2)
+        canvas.axes.set_ylim(-0.03, 1.03)
+        canvas.axes.set_xlabel("optimizer updates")
+        canvas.axes.set_ylabel("p (share of targets divided at random)")
+    values = list(annealing.values())
+    alt = f"Line chart of p, from {values[0]:.2f} at update {min(annealing)} to {values[-1]:.2f} at {max(annealing)}"
+    return canvas.plot("Annealed p over training", alt)
+
+
+class _Canvas:
+    """The axes to draw on and, once the block has ended, the rendered picture."""
+
+    def __init__(self, name: str, axes: Any) -> None:
+        self.name, self.axes = name, axes
+        self.svg, self.png = "", b""
+
+    def plot(self, title: str, alt: str) -> Plot:
+        return Plot(self.name, title, alt, self.svg, self.png)
+
+
+@contextmanager
+def _figure(name: str) -> Iterator[_Canvas]:
+    try:
+        import matplotlib
+        from matplotlib.backends.backend_agg import FigureCanvasAgg
+        from matplotlib.figure import Figure
+    except ImportError:
+        raise UserError("plots need matplotlib: pip install 'recoversat[train]'") from None
+    # The salt makes ids inside the SVG repeatable, and different from those of other plots in one page.
+    with matplotlib.rc_context({**_STYLE, "svg.hashsalt": name}):
+        figure = Figure(figsize=(6.4, 3.8), layout="constrained")
+        FigureCanvasAgg(figure)
+        canvas = _Canvas(name, figure.add_subplot())
+        yield canvas
+        svg, png = io.StringIO(), io.BytesIO()
+        figure.savefig(svg, format="svg", metadata={"Date": None})
+        figure.savefig(png, format="png", dpi=150)
+    canvas.svg, canvas.png = svg.getvalue(), png.getvalue()
+
+
+def _histogram(
+    name: str, title: str, x_label: str, y_label: str, counts: Mapping[str, Mapping[int, int]]
+) -> Plot:
+    filled = {system: values for system, values in counts.items() if sum(values.values())}
+    if not filled:
+        raise UserError(f"{title}: there is nothing to count; no system reported it")
+    width = 0.8 / len(filled)
+    with _figure(name) as canvas:
+        for index, (system, values) in enumerate(filled.items()):
+            total = sum(values.values())
+            places = [value + (index - (len(filled) - 1) / 2) * width for value in values]
+            shares = [100 * count / total for count in values.values()]
+            canvas.axes.bar(places, shares, width, label=system, color=COLOURS[index % len(COLOURS)])
+        canvas.axes.xaxis.get_major_locator().set_params(integer=True)
+        canvas.axes.grid(axis="x", visible=False)
+        canvas.axes.set_xlabel(x_label)
+        canvas.axes.set_ylabel(y_label)
+        canvas.axes.legend()
+    means = "; ".join(
+        f"{system}: mean {sum(v * n for v, n in values.items()) / sum(values.values()):.1f}"
+        for system, values in filled.items()
+    )
+    return canvas.plot(title, f"Histogram of {x_label}. {means}")
+
+
+def _families(results: Sequence[Result]) -> list[list[Result]]:
+    """Group results that differ in nothing but K, each group in order of K."""
+    families: dict[str, list[Result]] = {}
+    for result in results:
+        k = result.output.signature["K"]
+        rest = {key: value for key, value in result.output.settings.items() if key != "K"}
+        segmented = isinstance(k, int) and k > 1
+        key = json.dumps(rest, sort_keys=True) if segmented else f"alone {result.output.name}"
+        families.setdefault(key, []).append(result)
+    return [
+        sorted(family, key=lambda r: str(r.output.signature["K"]).zfill(9)) for family in families.values()
+    ]
+
+
+def _series(index: int) -> dict[str, Any]:
+    return {
+        "color": COLOURS[index % len(COLOURS)],
+        "marker": MARKERS[index % len(MARKERS)],
+        "linestyle": ("-", "--", "-.", ":")[index % 4],
+        "linewidth": 1.8,
+        "markersize": 6,
+    }
+
+
+def _slug(name: str) -> str:
+    return re.sub(r"[^\w.-]+", "-", name).strip("-.") or "plot"

@@ -1,0 +1,155 @@
+"""sacreBLEU's BLEU, chrF2++ and TER with their signatures, and its paired bootstrap.
+
+Every score here is what the `sacrebleu` command prints for the same lines: trailing blanks are
+removed as it removes them, and nothing else is touched.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from sacrebleu.metrics.base import Metric
+from sacrebleu.metrics.bleu import BLEU
+from sacrebleu.metrics.chrf import CHRF
+from sacrebleu.metrics.ter import TER
+from sacrebleu.significance import PairedTest, Result
+
+TOKENISED_BLEU = "tokenised BLEU"
+
+
+@dataclass(frozen=True)
+class Score:
+    """A corpus score and the signature without which it means nothing."""
+
+    name: str
+    value: float
+    signature: str
+
+    def __str__(self) -> str:
+        return f"{self.name}|{self.signature} = {self.value:.2f}"
+
+
+@dataclass(frozen=True)
+class Quality:
+    """The three scores of one output; the fourth only when it was asked for."""
+
+    bleu: Score
+    chrf: Score
+    ter: Score
+    tokenised_bleu: Score | None = None
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """One metric of one system against the baseline, by paired bootstrap resampling."""
+
+    baseline: str
+    metric: str
+    difference: float  # system minus baseline
+    p_value: float
+    mean: float  # over the resamples, with half the width of its 95 % interval
+    interval: float
+    signature: str
+
+
+def score_corpus(
+    hypotheses: Sequence[str], references: Sequence[str], *, tokenize: str | None = None
+) -> Quality:
+    """Score detokenised text; `tokenize` is sacreBLEU's for languages without blanks ('zh', 'ja-mecab').
+
+    >>> quality = score_corpus(["a small house on the hill"], ["a small house on the hill"])
+    >>> round(quality.bleu.value, 2), round(quality.ter.value, 2)
+    (100.0, 0.0)
+    """
+    metrics = _metrics(references, tokenize)
+    bleu, chrf, ter = (_score(metric, hypotheses) for metric in metrics.values())
+    return Quality(bleu, chrf, ter)
+
+
+def corpus_bleu(
+    hypotheses: Sequence[str], references: Sequence[str], *, tokenize: str | None = None
+) -> Score:
+    """Score detokenised text with BLEU alone.
+
+    >>> corpus_bleu(["a small house on a hill"], ["a small house on a hill"]).signature.split("|")[3]
+    'tok:13a'
+    """
+    return _score(BLEU(tokenize=tokenize, references=[_stripped(references)]), hypotheses)
+
+
+def corpus_chrf(hypotheses: Sequence[str], references: Sequence[str]) -> Score:
+    """Score detokenised text with chrF2++ alone.
+
+    >>> corpus_chrf(["a small house"], ["a small house"]).name
+    'chrF2++'
+    """
+    return _score(CHRF(word_order=2, references=[_stripped(references)]), hypotheses)
+
+
+def tokenised_bleu(hypotheses: Sequence[str], references: Sequence[str]) -> Score:
+    """Score text that is already tokenised, as the paper does; never comparable with sacreBLEU's BLEU.
+
+    >>> tokenised_bleu(["a small house , on the hill"], ["a small house , on the hill"]).name
+    'tokenised BLEU'
+    """
+    metric = BLEU(tokenize="none", force=True, references=[_stripped(references)])
+    score = _score(metric, hypotheses)
+    return Score(TOKENISED_BLEU, score.value, score.signature)
+
+
+def sentence_chrf(hypotheses: Sequence[str], references: Sequence[str]) -> list[float]:
+    """Score each sentence by itself with chrF2++, which unlike BLEU is defined for short ones.
+
+    >>> sentence_chrf(["house", ""], ["house", "garden"])
+    [100.0, 0.0]
+    """
+    metric = CHRF(word_order=2)
+    return [
+        metric.sentence_score(hypothesis, [reference]).score
+        for hypothesis, reference in zip(_stripped(hypotheses), _stripped(references), strict=True)
+    ]
+
+
+def compare(
+    baseline: tuple[str, Sequence[str]],
+    systems: Mapping[str, Sequence[str]],
+    references: Sequence[str],
+    *,
+    n_samples: int = 1000,
+    tokenize: str | None = None,
+) -> dict[str, list[Comparison]]:
+    """Test each system against the baseline on every metric; `baseline` is its name and its lines."""
+    named: list[tuple[str, Sequence[str]]]
+    named = [(name, _stripped(lines)) for name, lines in (baseline, *systems.items())]
+    test = PairedTest(named, _metrics(references, tokenize), None, test_type="bs", n_samples=n_samples)
+    signatures, columns = test()
+    compared: dict[str, list[Comparison]] = {name: [] for name in systems}
+    for metric, signature in signatures.items():
+        first, *others = (cell for cell in columns[metric] if isinstance(cell, Result))
+        for name, result in zip(systems, others, strict=True):
+            difference = result.score - first.score
+            compared[name].append(_comparison(baseline[0], metric, difference, result, str(signature)))
+    return compared
+
+
+def _comparison(baseline: str, metric: str, difference: float, result: Result, signature: str) -> Comparison:
+    p_value, mean, interval = (float(value or 0.0) for value in (result.p_value, result.mean, result.ci))
+    return Comparison(baseline, metric, difference, p_value, mean, interval, signature)
+
+
+def _metrics(references: Sequence[str], tokenize: str | None) -> dict[str, Metric]:
+    # The references are given here, not at each call, so that their statistics are counted once.
+    lines = [_stripped(references)]
+    return {
+        "BLEU": BLEU(tokenize=tokenize, references=lines),
+        "CHRF": CHRF(word_order=2, references=lines),
+        "TER": TER(references=lines),
+    }
+
+
+def _score(metric: Metric, hypotheses: Sequence[str]) -> Score:
+    score = metric.corpus_score(_stripped(hypotheses), None)
+    return Score(score.name, score.score, str(metric.get_signature()))
+
+
+def _stripped(lines: Sequence[str]) -> list[str]:
+    return [line.rstrip() for line in lines]

@@ -1,0 +1,119 @@
+"""A table that can be written as Markdown and as accessible HTML."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from html import escape
+
+MISSING = "–"
+
+
+@dataclass(frozen=True)
+class Table:
+    """A caption, column heads, rows of cells that are ready to print, and notes below.
+
+    The first `n_labels` columns name the row; the others are numbers and stand right-aligned.
+    """
+
+    caption: str
+    columns: list[str]
+    rows: list[list[str]]
+    n_labels: int = 1
+    notes: list[str] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        for row in self.rows:
+            if len(row) != len(self.columns):
+                raise ValueError(
+                    f"{self.caption}: a row of {len(row)} cells under {len(self.columns)} heads: {row}"
+                )
+
+
+def number(value: float | None, digits: int = 2) -> str:
+    """Print a number, or a dash where there is none.
+
+    >>> number(29.9), number(None), number(float("inf"))
+    ('29.90', '–', '∞')
+    """
+    if value is None:
+        return MISSING
+    return "∞" if value == float("inf") else f"{value:.{digits}f}"
+
+
+def without_empty_columns(table: Table) -> Table:
+    """Drop the columns in which no row says anything.
+
+    >>> without_empty_columns(Table("t", ["a", "b"], [["x", "–"]])).columns
+    ['a']
+    """
+    kept = [
+        index
+        for index in range(len(table.columns))
+        if index < table.n_labels or any(row[index] != MISSING for row in table.rows)
+    ]
+    rows = [[row[index] for index in kept] for row in table.rows]
+    return Table(table.caption, [table.columns[index] for index in kept], rows, table.n_labels, table.notes)
+
+
+def to_markdown(table: Table) -> str:
+    """Write a Markdown table under its caption, columns padded so that it also reads well as text.
+
+    >>> print(to_markdown(Table("Speed", ["K", "ms"], [["2", "9.1"]])))
+    **Speed**
+    <BLANKLINE>
+    | K |  ms |
+    |:--|----:|
+    | 2 | 9.1 |
+    <BLANKLINE>
+    """
+    cells = [[_markdown_cell(cell) for cell in row] for row in (table.columns, *table.rows)]
+    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+    lines = [_markdown_row(row, widths, table.n_labels) for row in cells]
+    rule = "|".join(
+        ":" + "-" * (width + 1) if index < table.n_labels else "-" * (width + 1) + ":"
+        for index, width in enumerate(widths)
+    )
+    body = "\n".join([lines[0], f"|{rule}|", *lines[1:]])
+    notes = "".join(f"\n{note}\n" for note in table.notes)
+    return f"**{table.caption}**\n\n{body}\n{notes}"
+
+
+def to_html(table: Table) -> str:
+    """Write an HTML table whose heads are marked as such; it scrolls by itself when it is too wide.
+
+    >>> '<th scope="row">2</th><td>9.1</td>' in to_html(Table("Speed", ["K", "ms"], [["2", "9.1"]]))
+    True
+    """
+    caption = escape(table.caption)
+    heads = "".join(
+        f'<th scope="col"{_label_class(index, table)}>{escape(head)}</th>'
+        for index, head in enumerate(table.columns)
+    )
+    rows = "\n".join(f"<tr>{_html_cells(row, table.n_labels)}</tr>" for row in table.rows)
+    notes = "".join(f'<p class="note">{escape(note)}</p>\n' for note in table.notes)
+    # A region that scrolls must be reachable by keyboard: hence tabindex, role and a name.
+    return (
+        f'<div class="scroll" tabindex="0" role="region" aria-label="{caption}">\n'
+        f"<table>\n<caption>{caption}</caption>\n<thead><tr>{heads}</tr></thead>\n"
+        f"<tbody>\n{rows}\n</tbody>\n</table>\n</div>\n{notes}"
+    )
+
+
+def _markdown_cell(text: str) -> str:
+    return text.replace("|", "\\|").replace("\n", " ")
+
+
+def _markdown_row(cells: Sequence[str], widths: Sequence[int], n_labels: int) -> str:
+    padded = (
+        cell.ljust(width) if index < n_labels else cell.rjust(width)
+        for index, (cell, width) in enumerate(zip(cells, widths, strict=True))
+    )
+    return f"| {' | '.join(padded)} |"
+
+
+def _label_class(index: int, table: Table) -> str:
+    return ' class="label"' if index < table.n_labels else ""
+
+
+def _html_cells(row: Sequence[str], n_labels: int) -> str:
+    labels = "".join(f'<th scope="row">{escape(cell)}</th>' for cell in row[:n_labels])
+    return labels + "".join(f"<td>{escape(cell)}</td>" for cell in row[n_labels:])

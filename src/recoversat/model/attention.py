@@ -1,0 +1,70 @@
+"""Multi-head attention with explicit keys, values and masks; caches live outside the modules.
+
+B batch, N queries, M keys, D model, H heads, E = D / H.
+"""
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F  # noqa: N812
+
+
+def split_heads(x: Tensor, n_heads: int) -> Tensor:
+    """(B, N, D) -> (B, H, N, E)"""
+    return x.unflatten(-1, (n_heads, -1)).transpose(1, 2)
+
+
+class SelfAttention(nn.Module):
+    """Attention of rows to rows, with one fused projection."""
+
+    def __init__(self, d_model: int, n_heads: int, dropout: float) -> None:
+        super().__init__()
+        self.n_heads, self.dropout = n_heads, dropout
+        self.qkv = nn.Linear(d_model, 3 * d_model)
+        self.output = nn.Linear(d_model, d_model)
+
+    def project(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Return queries, keys and values of the rows x, each (B, H, N, E)."""
+        query, key, value = self.qkv(x).chunk(3, dim=-1)
+        return split_heads(query, self.n_heads), split_heads(key, self.n_heads), split_heads(value, self.n_heads)
+
+    def forward(self, x: Tensor, allowed: Tensor) -> Tensor:
+        """Let each row look at the rows it is allowed to see."""
+        query, key, value = self.project(x)
+        return self.attend(query, key, value, allowed)
+
+    def attend(self, query: Tensor, key: Tensor, value: Tensor, allowed: Tensor) -> Tensor:
+        """Mix values by attention; `allowed` is (B, 1, N or 1, M)."""
+        return self.output(_mix(query, key, value, allowed, self.dropout if self.training else 0.0))
+
+
+class CrossAttention(nn.Module):
+    """Attention of decoder rows to the encoded source, whose keys and values are projected once."""
+
+    def __init__(self, d_model: int, n_heads: int, dropout: float) -> None:
+        super().__init__()
+        self.n_heads, self.dropout = n_heads, dropout
+        self.query = nn.Linear(d_model, d_model)
+        self.key_value = nn.Linear(d_model, 2 * d_model)
+        self.output = nn.Linear(d_model, d_model)
+
+    def project_memory(self, memory: Tensor) -> tuple[Tensor, Tensor]:
+        """Return keys and values of the encoded source, each (B, H, S, E)."""
+        key, value = self.key_value(memory).chunk(2, dim=-1)
+        return split_heads(key, self.n_heads), split_heads(value, self.n_heads)
+
+    def forward(self, x: Tensor, key: Tensor, value: Tensor, allowed: Tensor) -> Tensor:
+        """Let each row look at the source places it is allowed to see."""
+        query = split_heads(self.query(x), self.n_heads)
+        return self.output(_mix(query, key, value, allowed, self.dropout if self.training else 0.0))
+
+
+def _mix(query: Tensor, key: Tensor, value: Tensor, allowed: Tensor, dropout: float) -> Tensor:
+    mixed = F.scaled_dot_product_attention(query, key, value, attn_mask=allowed, dropout_p=dropout)
+    return mixed.transpose(1, 2).flatten(2)  # (B, N, D)
+
+
+def sinusoids(positions: Tensor, d_model: int) -> Tensor:
+    """Return the paper's positional encoding (Appendix A): sines at even, cosines at odd places."""
+    frequencies = 10_000.0 ** (-torch.arange(0, d_model, 2, device=positions.device) / d_model)
+    angles = positions.unsqueeze(-1) * frequencies
+    return torch.stack([angles.sin(), angles.cos()], dim=-1).flatten(-2)

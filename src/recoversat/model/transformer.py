@@ -1,0 +1,140 @@
+"""The RecoverSAT Transformer. With one segment it is the autoregressive teacher: one class for both.
+
+B batch, S source, N rows, K segments, D model, V vocabulary. Rows may be padded or packed: `sentence`
+numbers the sentences of a line, 0 is padding, and nothing looks across sentences.
+"""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F  # noqa: N812
+
+from recoversat.config import ModelConfig
+from recoversat.model.attention import sinusoids
+from recoversat.model.layers import DecoderLayer, EncoderLayer, LayerCache
+
+
+class Encoder(nn.Module):
+    """A stack of encoder layers with a final norm."""
+
+    def __init__(self, config: ModelConfig) -> None:
+        super().__init__()
+        self.layers = nn.ModuleList(EncoderLayer(config) for _ in range(config.encoder_layers))
+        self.norm = nn.LayerNorm(config.d_model)
+
+    def forward(self, x: Tensor, allowed: Tensor) -> Tensor:
+        for layer in self.layers:
+            x = layer(x, allowed)
+        return self.norm(x)
+
+
+class Decoder(nn.Module):
+    """A stack of decoder layers with a final norm."""
+
+    def __init__(self, config: ModelConfig) -> None:
+        super().__init__()
+        self.layers = nn.ModuleList(DecoderLayer(config) for _ in range(config.decoder_layers))
+        self.norm = nn.LayerNorm(config.d_model)
+
+    def forward(self, x: Tensor, allowed: Tensor, memory: Tensor, memory_allowed: Tensor) -> Tensor:
+        for layer in self.layers:
+            x = layer(x, allowed, memory, memory_allowed)
+        return self.norm(x)
+
+
+@dataclass
+class DecoderCache:
+    """All that decoding remembers of the source and of the rows written so far."""
+
+    layers: list[LayerCache]
+    memory_allowed: Tensor  # (B, 1, 1, S)
+    real: Tensor  # (B, M) which cached rows exist: those of segments that had not ended
+    step: int = 0
+
+    def keep(self, which: Tensor) -> None:
+        """Keep only these members of the batch, in this order."""
+        for layer in self.layers:
+            layer.keep(which)
+        self.memory_allowed, self.real = self.memory_allowed[which], self.real[which]
+
+
+class Transformer(nn.Module):
+    """Encoder, decoder over rows, and one embedding shared by source, target and output."""
+
+    def __init__(self, config: ModelConfig) -> None:
+        super().__init__()
+        assert config.vocab_size is not None
+        self.config = config
+        self.embedding = nn.Embedding(config.vocab_size, config.d_model)
+        self.segment_embedding = nn.Embedding(config.max_segments, config.d_model)
+        self.dropout = nn.Dropout(config.dropout)
+        self.encoder = Encoder(config)
+        self.decoder = Decoder(config)
+        self.apply(_initialise)
+
+    def encode(self, tokens: Tensor, positions: Tensor, sentence: Tensor) -> Tensor:
+        """Encode source tokens (B, S) into memory (B, S, D)."""
+        x = self.dropout(self._embed(tokens) + sinusoids(positions, self.config.d_model))
+        return self.encoder(x, same_sentence(sentence, sentence))
+
+    def decode(
+        self, tokens: Tensor, steps: Tensor, segments: Tensor, sentence: Tensor, memory: Tensor, src_sentence: Tensor
+    ) -> Tensor:
+        """Run all rows (B, N) at once and return their last hidden states (B, N, D)."""
+        allowed = same_sentence(sentence, sentence) & (steps[:, None, None, :] <= steps[:, None, :, None])  # Eq. 3
+        return self.decoder(self._embed_rows(tokens, steps, segments), allowed, memory, same_sentence(sentence, src_sentence))
+
+    def forward(
+        self, src_tokens: Tensor, src_positions: Tensor, src_sentence: Tensor,
+        tokens: Tensor, steps: Tensor, segments: Tensor, sentence: Tensor,
+    ) -> Tensor:  # fmt: skip
+        """Return the hidden state of every row, from which `logits` (or the loss) predicts its label."""
+        memory = self.encode(src_tokens, src_positions, src_sentence)
+        return self.decode(tokens, steps, segments, sentence, memory, src_sentence)
+
+    def logits(self, hidden: Tensor) -> Tensor:
+        """(B, N, D) -> (B, N, V), with the shared embedding and no bias."""
+        return F.linear(hidden, self.embedding.weight)
+
+    def start(self, memory: Tensor, src_sentence: Tensor, n_segments: int, room_steps: int = 8) -> DecoderCache:
+        """Begin decoding: project the source for every layer, no rows yet."""
+        room = room_steps * n_segments
+        layers = [layer.start_cache(memory, room) for layer in self.decoder.layers]
+        return DecoderCache(layers, (src_sentence > 0)[:, None, None, :], memory.new_zeros((len(memory), 0), dtype=torch.bool))
+
+    def step(self, tokens: Tensor, active: Tensor, cache: DecoderCache) -> Tensor:
+        """Append one row for each of the K segments (B, K) and return their hidden states (B, K, D).
+
+        Rows of segments that are not `active` are written but stay invisible.
+        """
+        steps = torch.full_like(tokens, cache.step)
+        segments = torch.arange(tokens.shape[1], device=tokens.device).expand_as(tokens)
+        at = cache.real.shape[1]
+        cache.real = torch.cat([cache.real, active], dim=1)
+        cache.step += 1
+        # a sentence that has ended sees all rows, lest its softmax be empty; nobody looks at it
+        allowed = (cache.real | ~active.any(dim=1, keepdim=True))[:, None, None, :]
+        x = self._embed_rows(tokens, steps, segments)
+        for layer, layer_cache in zip(self.decoder.layers, cache.layers, strict=True):
+            x = layer.step(x, at, allowed, cache.memory_allowed, layer_cache)
+        return self.decoder.norm(x)
+
+    def _embed(self, tokens: Tensor) -> Tensor:
+        return self.embedding(tokens) * self.config.d_model**0.5
+
+    def _embed_rows(self, tokens: Tensor, steps: Tensor, segments: Tensor) -> Tensor:
+        position = sinusoids(steps, self.config.d_model) + self.segment_embedding(segments)
+        return self.dropout(self._embed(tokens) + position)
+
+
+def same_sentence(query: Tensor, key: Tensor) -> Tensor:
+    """Allow a place to look at places of its own sentence; padding may look anywhere, nobody sees it."""
+    return ((query[:, :, None] == key[:, None, :]) | (query == 0)[:, :, None])[:, None]  # (B, 1, N, M)
+
+
+def _initialise(module: nn.Module) -> None:
+    if isinstance(module, nn.Linear | nn.Embedding):
+        nn.init.normal_(module.weight, std=0.02)
+    if isinstance(module, nn.Linear):
+        nn.init.zeros_(module.bias)

@@ -1,0 +1,72 @@
+"""Progress on standard error: a live bar in a terminal, a line now and then elsewhere."""
+
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+from typing import Protocol
+
+
+class Bar(Protocol):
+    """What long work tells while it runs."""
+
+    def advance(self, amount: int = 1, note: str = "") -> None:
+        """Count `amount` more units as done and show `note` beside the bar."""
+
+
+class SilentBar:
+    """Says nothing."""
+
+    def advance(self, amount: int = 1, note: str = "") -> None:
+        pass
+
+
+class LineBar:
+    """Prints a line when enough time has passed: for logs and pipes."""
+
+    def __init__(self, title: str, total: int | None, done: int, every_seconds: float = 20.0) -> None:
+        self._title, self._total, self._done, self._every = title, total, done, every_seconds
+        self._first = done
+        self._began = self._printed = time.monotonic()
+
+    def advance(self, amount: int = 1, note: str = "") -> None:
+        self._done += amount
+        now = time.monotonic()
+        if now - self._printed >= self._every:
+            self._printed = now
+            print(self._line(now, note), file=sys.stderr, flush=True)
+
+    def _line(self, now: float, note: str) -> str:
+        done = f"{self._done:,}" + (f"/{self._total:,}" if self._total else "")
+        rate = (self._done - self._first) / max(now - self._began, 1e-9)
+        left = ""
+        if self._total and rate > 0:
+            left = f", {timedelta(seconds=round((self._total - self._done) / rate))} left"
+        return f"{self._title}: {done}{left}{'  ' + note if note else ''}"
+
+
+class _RichBar:
+    def __init__(self, title: str, total: int | None, done: int) -> None:
+        from rich.console import Console
+        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+        columns = [TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn()]
+        self.display = Progress(*columns, TextColumn("{task.fields[note]}"), console=Console(stderr=True))
+        self._task = self.display.add_task(title, total=total, completed=done, note="")
+
+    def advance(self, amount: int = 1, note: str = "") -> None:
+        self.display.update(self._task, advance=amount, **({"note": note} if note else {}))
+
+
+@contextmanager
+def progress(title: str, total: int | None = None, done: int = 0, quiet: bool = False) -> Iterator[Bar]:
+    """Show how far a piece of work has come; `done` units were there before it (a resumed run)."""
+    if quiet:
+        yield SilentBar()
+    elif sys.stderr.isatty():
+        bar = _RichBar(title, total, done)
+        with bar.display:
+            yield bar
+    else:
+        yield LineBar(title, total, done)

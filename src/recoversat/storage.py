@@ -1,0 +1,128 @@
+"""Files that appear whole or not at all, and text that may be compressed."""
+
+import gzip
+import hashlib
+import json
+import lzma
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from recoversat.errors import UserError
+
+
+@contextmanager
+def atomic_folder(final: Path, *, replace: bool = False) -> Iterator[Path]:
+    """Yield a scratch folder that takes the name `final` when the block ends without an error."""
+    final.parent.mkdir(parents=True, exist_ok=True)
+    scratch = Path(tempfile.mkdtemp(prefix=f".{final.name}.", suffix=".partial", dir=final.parent))
+    try:
+        yield scratch
+        scratch.chmod(0o755)
+        for path in sorted(scratch.rglob("*")):
+            _sync(path)
+        _sync(scratch)
+        if replace and final.exists():
+            retired = Path(tempfile.mkdtemp(prefix=f".{final.name}.", suffix=".retired", dir=final.parent))
+            os.rename(final, retired / final.name)
+            os.rename(scratch, final)
+            shutil.rmtree(retired)
+        else:
+            os.rename(scratch, final)
+        _sync(final.parent)
+    except BaseException:
+        shutil.rmtree(scratch, ignore_errors=True)
+        raise
+
+
+@contextmanager
+def atomic_file(final: Path) -> Iterator[Path]:
+    """Yield a scratch path that takes the name `final` when the block ends without an error."""
+    final.parent.mkdir(parents=True, exist_ok=True)
+    handle, name = tempfile.mkstemp(prefix=f".{final.name}.", suffix=".partial", dir=final.parent)
+    os.close(handle)
+    scratch = Path(name)
+    try:
+        yield scratch
+        scratch.chmod(0o644)
+        _sync(scratch)
+        os.replace(scratch, final)
+    except BaseException:
+        scratch.unlink(missing_ok=True)
+        raise
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write `text` under its final name only once it is complete."""
+    with atomic_file(path) as scratch:
+        scratch.write_text(text, encoding="utf-8")
+
+
+def write_json(path: Path, value: Any) -> None:
+    """Write `value` as readable JSON, atomically."""
+    write_text(path, json.dumps(value, indent=2, ensure_ascii=False) + "\n")
+
+
+def read_json(path: Path, what: str) -> Any:
+    """Read JSON; `what` names the thing for the error message, e.g. "model folder"."""
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise UserError(f"{path.parent}: not a {what} ({path.name} is missing)") from None
+    except (json.JSONDecodeError, UnicodeDecodeError) as error:
+        raise UserError(f"{path}: damaged {what} ({error})") from None
+
+
+def sweep_partial(folder: Path) -> None:
+    """Remove what a killed process left behind under a scratch name."""
+    for path in folder.glob(".*.partial"):
+        shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
+    for retired in folder.glob(".*.retired"):
+        for old in retired.iterdir():  # killed between the two renames: the old folder comes back
+            if not (folder / old.name).exists():
+                os.rename(old, folder / old.name)
+        shutil.rmtree(retired, ignore_errors=True)
+
+
+def lines_of(path: Path) -> Iterator[str]:
+    """Yield the lines of a plain, .gz or .xz UTF-8 text file; only "\\n" (or "\\r\\n") ends a line.
+
+    A byte that is not UTF-8 raises an error that names file and line.
+    """
+    opener = {".gz": gzip.open, ".xz": lzma.open}.get(path.suffix, open)
+    number = 0
+    try:
+        with opener(path, "rb") as stream:
+            for number, raw in enumerate(stream, 1):
+                yield raw.decode("utf-8-sig" if number == 1 else "utf-8").rstrip("\n").removesuffix("\r")
+    except FileNotFoundError:
+        raise UserError(f"{path}: no such file") from None
+    except IsADirectoryError:
+        raise UserError(f"{path}: is a folder, not a text file") from None
+    except UnicodeDecodeError as error:
+        raise UserError(f"{path}, line {number}: not UTF-8 ({error.reason}); convert it, e.g. with iconv") from None
+    except (gzip.BadGzipFile, lzma.LZMAError, EOFError) as error:
+        raise UserError(f"{path}, after line {number}: damaged {path.suffix} file ({error})") from None
+
+
+def fingerprint(*paths: Path) -> str:
+    """Hash file contents (not names) into 16 hex digits."""
+    digest = hashlib.blake2b(digest_size=8)
+    for path in paths:
+        with open(path, "rb") as stream:
+            while block := stream.read(1 << 20):
+                digest.update(block)
+        digest.update(b"\0")
+    return digest.hexdigest()
+
+
+def _sync(path: Path) -> None:
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

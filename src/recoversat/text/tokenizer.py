@@ -1,0 +1,190 @@
+"""Text to ids and back: a joint SentencePiece BPE, or text that is already split with '@@ '."""
+
+import io
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
+from pathlib import Path
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from recoversat.errors import UserError
+from recoversat.storage import lines_of, write_text
+from recoversat.vocab import BOS, EOS, N_SPECIAL, PAD, SPECIAL_PIECES, UNK
+
+SENTENCEPIECE_FILE = "tokenizer.model"
+BPE_FILE = "vocabulary.txt"
+
+
+class Tokenizer(Protocol):
+    """What the rest of the program knows of a tokenizer."""
+
+    @property
+    def size(self) -> int:
+        """Number of ids, the special ones included."""
+
+    def encode(self, lines: Sequence[str]) -> list[list[int]]:
+        """Turn single lines into ids, without BOS or EOS."""
+
+    def decode(self, ids: Sequence[int]) -> str:
+        """Turn ids into text; special ids leave no trace."""
+
+    def pieces(self, ids: Sequence[int]) -> list[str]:
+        """Show each id as the piece of text it stands for."""
+
+    def word_ends(self, ids: NDArray[np.int64]) -> NDArray[np.bool_]:
+        """Say for each token whether a word ends with it (a cut may stand after it)."""
+
+    def save(self, folder: Path) -> Path:
+        """Write the tokenizer into a folder and return its file."""
+
+
+class SentencePieceTokenizer:
+    """A lossless SentencePiece BPE: `decode(encode(text)) == text` for any single line.
+
+    Nothing is normalised, unseen characters fall back to bytes, and the one character SentencePiece
+    keeps for itself (U+2581, its visible space) travels escaped.
+    """
+
+    _SPACE, _ESCAPE = "\u2581", "\x1a"
+
+    def __init__(self, model: bytes) -> None:
+        import sentencepiece
+
+        self._model = model
+        try:
+            self._processor = sentencepiece.SentencePieceProcessor(model_proto=model)
+        except RuntimeError as error:
+            raise UserError(f"damaged {SENTENCEPIECE_FILE} ({error})") from None
+        for index, piece in enumerate(SPECIAL_PIECES):
+            if self._processor.id_to_piece(index) != piece:
+                raise UserError(f"{SENTENCEPIECE_FILE}: id {index} must be {piece}; train it with 'recoversat prepare'")
+        self._starts_word = np.array([self._opens_word(index) for index in range(self.size)])
+
+    @classmethod
+    def train(cls, lines: Iterable[str], vocab_size: int, max_lines: int, threads: int = 2) -> "SentencePieceTokenizer":
+        """Learn a vocabulary of at most `vocab_size` pieces from the lines of both languages."""
+        import sentencepiece
+
+        model = io.BytesIO()
+        sentencepiece.SentencePieceTrainer.train(
+            sentence_iterator=(cls._escape(line) for line in islice(lines, max_lines)),
+            model_writer=model,
+            model_type="bpe",
+            vocab_size=vocab_size,
+            hard_vocab_limit=False,
+            character_coverage=0.9999,
+            byte_fallback=True,
+            split_digits=True,
+            normalization_rule_name="identity",
+            remove_extra_whitespaces=False,
+            max_sentence_length=1 << 20,
+            pad_id=PAD,
+            bos_id=BOS,
+            eos_id=EOS,
+            unk_id=UNK,
+            pad_piece=SPECIAL_PIECES[PAD],
+            control_symbols=[SPECIAL_PIECES[-1]],
+            num_threads=threads,
+            minloglevel=2,
+        )
+        return cls(model.getvalue())
+
+    @property
+    def size(self) -> int:
+        return int(self._processor.get_piece_size())
+
+    def encode(self, lines: Sequence[str]) -> list[list[int]]:
+        ids: list[list[int]] = self._processor.encode([self._escape(line) for line in lines], num_threads=2)
+        return ids
+
+    def decode(self, ids: Sequence[int]) -> str:
+        return self._unescape(self._processor.decode([int(i) for i in ids if i >= N_SPECIAL]))
+
+    def pieces(self, ids: Sequence[int]) -> list[str]:
+        return [self._processor.id_to_piece(int(i)) for i in ids]
+
+    def word_ends(self, ids: NDArray[np.int64]) -> NDArray[np.bool_]:
+        return np.append(self._starts_word[ids[1:]], True)[: len(ids)]
+
+    def save(self, folder: Path) -> Path:
+        (folder / SENTENCEPIECE_FILE).write_bytes(self._model)
+        return folder / SENTENCEPIECE_FILE
+
+    def _opens_word(self, index: int) -> bool:
+        return str(self._processor.id_to_piece(index)).startswith(self._SPACE)
+
+    @classmethod
+    def _escape(cls, line: str) -> str:
+        if cls._SPACE not in line and cls._ESCAPE not in line:
+            return line
+        return line.replace(cls._ESCAPE, cls._ESCAPE + "0").replace(cls._SPACE, cls._ESCAPE + "1")
+
+    @classmethod
+    def _unescape(cls, line: str) -> str:
+        return line.replace(cls._ESCAPE + "1", cls._SPACE).replace(cls._ESCAPE + "0", cls._ESCAPE)
+
+
+class BpeTokenizer:
+    """Ids for text that is already tokenised and split with '@@ ', as the paper's data is."""
+
+    _GLUE = "@@"
+
+    def __init__(self, pieces: Sequence[str]) -> None:
+        if tuple(pieces[:N_SPECIAL]) != SPECIAL_PIECES:
+            raise UserError(f"{BPE_FILE}: the first lines must be {' '.join(SPECIAL_PIECES)}")
+        self._pieces = list(pieces)
+        self._ids = {piece: index for index, piece in enumerate(pieces)}
+        self._glued = np.array([piece.endswith(self._GLUE) for piece in pieces])
+
+    @classmethod
+    def train(cls, lines: Iterable[str], vocab_size: int) -> "BpeTokenizer":
+        """Keep the most frequent tokens (ties in alphabetical order)."""
+        counts = Counter(token for line in lines for token in line.split())
+        for piece in SPECIAL_PIECES:
+            counts.pop(piece, None)
+        ranked = sorted(counts, key=lambda token: (-counts[token], token))
+        return cls([*SPECIAL_PIECES, *ranked[: vocab_size - N_SPECIAL]])
+
+    @property
+    def size(self) -> int:
+        return len(self._pieces)
+
+    def encode(self, lines: Sequence[str]) -> list[list[int]]:
+        return [[self._id(token) for token in line.split()] for line in lines]
+
+    def decode(self, ids: Sequence[int]) -> str:
+        joined = " ".join(self._pieces[i] for i in ids if i >= N_SPECIAL)
+        return joined.replace(self._GLUE + " ", "").removesuffix(self._GLUE)
+
+    def pieces(self, ids: Sequence[int]) -> list[str]:
+        return [self._pieces[i] for i in ids]
+
+    def word_ends(self, ids: NDArray[np.int64]) -> NDArray[np.bool_]:
+        return np.asarray(~self._glued[ids])
+
+    def save(self, folder: Path) -> Path:
+        write_text(folder / BPE_FILE, "\n".join(self._pieces) + "\n")
+        return folder / BPE_FILE
+
+    def _id(self, token: str) -> int:
+        index = self._ids.get(token, UNK)
+        return index if index >= N_SPECIAL else UNK
+
+
+def load_tokenizer(folder: Path) -> Tokenizer:
+    """Load whichever tokenizer a folder holds."""
+    if (folder / SENTENCEPIECE_FILE).is_file():
+        return SentencePieceTokenizer((folder / SENTENCEPIECE_FILE).read_bytes())
+    if (folder / BPE_FILE).is_file():
+        return BpeTokenizer(list(lines_of(folder / BPE_FILE)))
+    raise UserError(f"{folder}: no tokenizer here ({SENTENCEPIECE_FILE} or {BPE_FILE})")
+
+
+def train_tokenizer(kind: str, lines: Iterator[str], vocab_size: int, max_lines: int) -> Tokenizer:
+    """Learn the tokenizer a config asks for."""
+    if kind == "bpe":
+        return BpeTokenizer.train(lines, vocab_size)
+    return SentencePieceTokenizer.train(lines, vocab_size, max_lines)
