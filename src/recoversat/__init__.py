@@ -1,1 +1,21 @@
-"""RecoverSAT."""
+"""RecoverSAT: semi-autoregressive machine translation.
+
+>>> from recoversat import Translator                                    # doctest: +SKIP
+>>> Translator("model/").translate(["There are lots of farmers."])[0].text   # doctest: +SKIP
+"""
+
+from typing import TYPE_CHECKING, Any
+
+__version__ = "0.1.0"
+__all__ = ["Translation", "Translator", "__version__"]
+
+if TYPE_CHECKING:
+    from recoversat.translator import Translation, Translator
+
+
+def __getattr__(name: str) -> Any:
+    if name in ("Translator", "Translation"):  # imported when first used: `recoversat --help` stays instant
+        from recoversat import translator
+
+        return getattr(translator, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -56,7 +56,9 @@ class _RichBar:
         self._task = self.display.add_task(title, total=total, completed=done, note="")
 
     def advance(self, amount: int = 1, note: str = "") -> None:
-        self.display.update(self._task, advance=amount, **({"note": note} if note else {}))
+        if note:
+            self.display.update(self._task, note=note)
+        self.display.advance(self._task, amount)
 
 
 @contextmanager

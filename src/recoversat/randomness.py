@@ -5,6 +5,8 @@ hashes of their address (SplitMix64's finaliser), computed for a whole batch at 
 Generator for each of the ~2,000 sentences of an update would cost more than dividing them.
 """
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -25,7 +27,7 @@ def uniforms(seed: int, epoch: int, sentences: NDArray[np.int64], n: int) -> NDA
         per_sentence = _mix(key ^ _mix(sentences.astype(np.uint64) + np.uint64(_GOLDEN)))
         counters = np.arange(1, n + 1, dtype=np.uint64) * np.uint64(_GOLDEN)
         bits = _mix(per_sentence[:, None] + counters[None, :])
-    return (bits >> np.uint64(11)).astype(np.float64) * 2.0**-53
+    return np.asarray((bits >> np.uint64(11)).astype(np.float64) * 2.0**-53)
 
 
 def derived_seed(*address: int) -> int:
@@ -41,7 +43,7 @@ def derived_seed(*address: int) -> int:
     return int(state >> np.uint64(1))
 
 
-def _mix(x):  # type: ignore[no-untyped-def]
+def _mix(x: Any) -> Any:
     x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     return x ^ (x >> np.uint64(31))

@@ -101,7 +101,9 @@ def divide_many(
     at_random = draws[:, _DRAW_RANDOM] < random_prob
     cuts = np.where(at_random[:, None], uneven, even)
     start = np.concatenate([np.zeros_like(cuts[:, :1]), cuts[:, :-1]], axis=1)
-    return _insert_copies(Division(start, cuts - start, np.zeros(cuts.shape, bool), _upto(n_segments, width)), repeats, draws)
+    return _insert_copies(
+        Division(start, cuts - start, np.zeros(cuts.shape, bool), _upto(n_segments, width)), repeats, draws
+    )
 
 
 def divide(
@@ -152,7 +154,10 @@ def rows(segments: Sequence[Sequence[int]], train_on_copies: bool = False) -> Ro
     >>> r.steps.tolist(), r.segments.tolist()
     ([0, 1, 2, 0, 1], [0, 0, 0, 1, 1])
     """
-    tokens, labels, steps, owners = [], [], [], []
+    tokens: list[int] = []
+    labels: list[int] = []
+    steps: list[int] = []
+    owners: list[int] = []
     for owner, segment in enumerate(segments):
         untrained = segment[-1] == DEL and not train_on_copies
         tokens += [BOS, *segment[:-1]]
@@ -194,7 +199,7 @@ def _next_allowed(cuts: Ints, lengths: Ints, may_cut: Bools) -> Ints:
     allowed = np.concatenate([np.ones((len(cuts), 1), bool), may_cut[:, :width]], axis=1)
     allowed |= places >= lengths[:, None]
     nearest = np.minimum.accumulate(np.where(allowed, places, width)[:, ::-1], axis=1)[:, ::-1]
-    return np.minimum(np.take_along_axis(nearest, np.minimum(cuts, width), axis=1), lengths[:, None])
+    return np.asarray(np.minimum(np.take_along_axis(nearest, np.minimum(cuts, width), axis=1), lengths[:, None]))
 
 
 def _insert_copies(division: Division, repeats: Bools, draws: Floats) -> Division:

@@ -7,7 +7,7 @@ import lzma
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -89,24 +89,30 @@ def sweep_partial(folder: Path) -> None:
 
 
 def lines_of(path: Path) -> Iterator[str]:
-    """Yield the lines of a plain, .gz or .xz UTF-8 text file; only "\\n" (or "\\r\\n") ends a line.
+    """Yield the lines of a plain, .gz or .xz UTF-8 text file.
 
     A byte that is not UTF-8 raises an error that names file and line.
     """
-    opener = {".gz": gzip.open, ".xz": lzma.open}.get(path.suffix, open)
-    number = 0
+    opener: Any = {".gz": gzip.open, ".xz": lzma.open}.get(path.suffix, open)
     try:
         with opener(path, "rb") as stream:
-            for number, raw in enumerate(stream, 1):
-                yield raw.decode("utf-8-sig" if number == 1 else "utf-8").rstrip("\n").removesuffix("\r")
+            yield from decoded_lines(stream, str(path))
     except FileNotFoundError:
         raise UserError(f"{path}: no such file") from None
     except IsADirectoryError:
         raise UserError(f"{path}: is a folder, not a text file") from None
-    except UnicodeDecodeError as error:
-        raise UserError(f"{path}, line {number}: not UTF-8 ({error.reason}); convert it, e.g. with iconv") from None
     except (gzip.BadGzipFile, lzma.LZMAError, EOFError) as error:
-        raise UserError(f"{path}, after line {number}: damaged {path.suffix} file ({error})") from None
+        raise UserError(f"{path}: damaged {path.suffix} file ({error})") from None
+
+
+def decoded_lines(stream: Iterable[bytes], name: str) -> Iterator[str]:
+    """Decode lines as UTF-8; only "\\n" (or "\\r\\n") ends a line, so exotic separators stay text."""
+    for number, raw in enumerate(stream, 1):
+        try:
+            line = raw.decode("utf-8-sig" if number == 1 else "utf-8")
+        except UnicodeDecodeError as error:
+            raise UserError(f"{name}, line {number}: not UTF-8 ({error.reason}); convert it, e.g. with iconv") from None
+        yield line.removesuffix("\n").removesuffix("\r")
 
 
 def fingerprint(*paths: Path) -> str:

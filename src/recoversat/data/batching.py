@@ -111,7 +111,9 @@ class Batches:
     world: int = 1
 
     @classmethod
-    def of(cls, pairs: ParallelSentences, config: TrainConfig, word_ends: WordEnds, rank: int = 0, world: int = 1) -> "Batches":
+    def of(
+        cls, pairs: ParallelSentences, config: TrainConfig, word_ends: WordEnds, rank: int = 0, world: int = 1
+    ) -> "Batches":
         """Plan a training run over a corpus."""
         plan = UpdatePlan(pairs.tgt.lengths, config.batch_tokens, config.seed)
         return cls(pairs, config, plan, LineShape.fitting(pairs, config), word_ends, rank, world)

@@ -95,7 +95,9 @@ def open_corpus(folder: Path) -> Corpus:
     """Open what `recoversat prepare` (or `distill`) wrote."""
     manifest = read_json(folder / MANIFEST, "prepared corpus")
     if manifest.get("format") != FORMAT:
-        raise UserError(f"{folder}: corpus format {manifest.get('format')}, this version reads {FORMAT}; prepare it again")
+        raise UserError(
+            f"{folder}: corpus format {manifest.get('format')}, this version reads {FORMAT}; prepare it again"
+        )
     train = ParallelSentences(Sentences.load(folder, "train.src"), Sentences.load(folder, "train.tgt"))
     if len(train.src) != len(train.tgt):
         raise UserError(f"{folder}: damaged corpus (sides of unequal length); run 'recoversat prepare' again")
@@ -112,5 +114,7 @@ def open_corpus(folder: Path) -> Corpus:
 
 def corpus_fingerprint(folder: Path) -> str:
     """Hash the arrays and the tokenizer of a corpus folder."""
-    names = sorted(path for path in folder.iterdir() if path.suffix in {".npy", ".model"} or path.name == "vocabulary.txt")
+    names = sorted(
+        path for path in folder.iterdir() if path.suffix in {".npy", ".model"} or path.name == "vocabulary.txt"
+    )
     return fingerprint(*names)

@@ -29,12 +29,12 @@ class TextPairs:
         return self._columns() if self.tgt is None else self._aligned(self.tgt)
 
     def _aligned(self, tgt: Path) -> Iterator[tuple[str, str]]:
-        count = 0
-        for src_line, tgt_line in zip_longest(lines_of(self.src), lines_of(tgt)):
+        for count, (src_line, tgt_line) in enumerate(zip_longest(lines_of(self.src), lines_of(tgt))):
             if src_line is None or tgt_line is None:
                 longer, shorter = (tgt, self.src) if src_line is None else (self.src, tgt)
-                raise UserError(f"{longer} has more lines than {shorter} ({count:,}); they must be aligned line by line")
-            count += 1
+                raise UserError(
+                    f"{longer} has more lines than {shorter} ({count:,}); they must be aligned line by line"
+                )
             yield src_line, tgt_line
 
     def _columns(self) -> Iterator[tuple[str, str]]:
@@ -56,6 +56,10 @@ class FilterReport:
     bad_ratio: int = 0
     duplicate: int = 0
     kept: int = 0
+
+    def as_text(self) -> str:
+        """Show the counts as aligned lines."""
+        return "\n".join(f"{rule.replace('_', ' '):>10} {count:>12,}" for rule, count in vars(self).items())
 
 
 @dataclass
@@ -124,7 +128,9 @@ def prepare(
                     tgt.append(tgt_ids)
                 bar.advance(len(block))
         if not src:
-            raise UserError(f"no pair of {pairs.src} passed the filters: {asdict(chosen.report)}; loosen max_tokens or max_ratio")
+            raise UserError(
+                f"no pair of {pairs.src} passed the filters: {asdict(chosen.report)}; loosen max_tokens or max_ratio"
+            )
         dtype = np.uint16 if tokenizer.size <= 1 << 16 else np.int32
         Sentences.of(src, dtype).save(folder, "train.src")
         Sentences.of(tgt, dtype).save(folder, "train.tgt")
@@ -152,7 +158,11 @@ def _held_out_lines(total: int, hold_out: int) -> frozenset[int]:
 def _learn_tokenizer(pairs: TextPairs, total: int, config: DataConfig, held: frozenset[int]) -> Tokenizer:
     stride = -(-2 * total // config.tokenizer_sentences)  # every stride-th pair keeps the sample spread out
     lines = (
-        side for number, pair in enumerate(pairs) if number % stride == 0 and number not in held for side in pair if side
+        side
+        for number, pair in enumerate(pairs)
+        if number % stride == 0 and number not in held
+        for side in pair
+        if side
     )
     return train_tokenizer(config.tokenizer, lines, config.vocab_size, 2 * total)
 

@@ -57,7 +57,7 @@ def decode_segments(
         _record(choice, members, active, results, step)
         active = active & ~np.isin(choice.tokens, TERMINATORS) & (step < limits[members])[:, None]
         tokens = np.where(active, choice.tokens, PAD)
-        running = active.any(axis=1)
+        running: Bools = np.asarray(active.any(axis=1))
         if not running.all() and _worth_leaving(running):
             stayers = np.flatnonzero(running)
             stepper.keep(stayers)

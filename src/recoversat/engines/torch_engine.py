@@ -4,6 +4,7 @@ B sentences, S source, K segments, V vocabulary.
 """
 
 from collections.abc import Sequence
+from pathlib import Path
 
 import numpy as np
 import torch
@@ -11,7 +12,9 @@ from torch import Tensor
 
 from recoversat.decoding.stepping import FREE, Bools, Choice, Ints
 from recoversat.engines.engine import pad_sources
+from recoversat.errors import UserError
 from recoversat.model.transformer import DecoderCache, Transformer
+from recoversat.model.weights import load_model
 from recoversat.vocab import DEL, NEVER_EMITTED
 
 
@@ -73,3 +76,12 @@ class TorchStepper:
         index = torch.from_numpy(np.asarray(which)).to(self._single.device)
         self._cache.keep(index)
         self._single = self._single[index]
+
+
+def load_torch_engine(folder: Path, device: str = "auto") -> TorchEngine:
+    """Load a model folder's weights onto a device."""
+    model, _ = load_model(folder)
+    kind = device if device != "auto" else ("cuda" if torch.cuda.is_available() else "cpu")
+    if kind.startswith("cuda") and not torch.cuda.is_available():
+        raise UserError("--device cuda: torch sees no GPU here; use --device cpu")
+    return TorchEngine(model, torch.device(kind))

@@ -9,6 +9,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cached_property
 from html import escape
 from pathlib import Path
 from typing import Any
@@ -24,7 +25,7 @@ INK, PAPER = "#1b1f24", "#ffffff"
 # Readable on white and on near-black; the markers tell the series apart without colour.
 COLOURS = ("#2f7ed8", "#d9730d", "#2e9e5b", "#b84fa0", "#d64545", "#6b7f8f")
 MARKERS = ("o", "s", "^", "D", "v", "P")
-_STYLE = {
+_STYLE: dict[Any, Any] = {
     "svg.fonttype": "none",  # text stays text: sharp, searchable, small
     "font.size": 10,
     "text.color": INK,
@@ -103,9 +104,14 @@ def plot_quality_speed(results: Sequence[Result], test_set: str) -> Plot:
             points = [(r.output.latency_ms or 0.0, r.quality.bleu.value) for r in family]
             canvas.axes.plot(*zip(*points, strict=True), **_series(index))
             for result, point in zip(family, points, strict=True):
-                canvas.axes.annotate(result.output.name, point, xytext=(6, 6), textcoords="offset points")
-        canvas.axes.margins(x=0.18, y=0.15)  # room for the names
-        canvas.axes.set_xlabel("ms a sentence (left is faster)")
+                # Quality rises with time: to the lower right of a point is where no line passes.
+                canvas.axes.annotate(result.output.name, point, xytext=(6, -11), textcoords="offset points")
+        canvas.axes.margins(x=0.2, y=0.15)  # room for the names
+        canvas.axes.set_xscale("log")
+        canvas.axes.xaxis.set_major_locator(_one_two_five())
+        canvas.axes.xaxis.set_major_formatter("{x:g}")
+        canvas.axes.minorticks_off()
+        canvas.axes.set_xlabel("ms a sentence, logarithmic (left is faster)")
         canvas.axes.set_ylabel("BLEU")
     said = "; ".join(
         f"{r.output.name}: {r.quality.bleu.value:.1f} BLEU at {r.output.latency_ms:.1f} ms" for r in timed
@@ -116,13 +122,13 @@ def plot_quality_speed(results: Sequence[Result], test_set: str) -> Plot:
 def plot_steps(counts: Mapping[str, Mapping[int, int]], test_set: str) -> Plot:
     """Draw how many decoding steps the sentences took; `counts` is StepSummary.counts by system."""
     title = f"Decoding steps a sentence, {test_set}"
-    return _histogram(f"steps-{_slug(test_set)}", title, "decoding steps", "share of sentences (%)", counts)
+    return _histograms(f"steps-{_slug(test_set)}", title, "decoding steps", "% of sentences", counts)
 
 
 def plot_segment_lengths(counts: Mapping[str, Mapping[int, int]], test_set: str) -> Plot:
     """Draw how long the kept segments are; `counts` is SegmentSummary.length_counts by system."""
     title = f"Segment lengths, {test_set}"
-    return _histogram(f"segment-lengths-{_slug(test_set)}", title, "tokens", "share of segments (%)", counts)
+    return _histograms(f"segment-lengths-{_slug(test_set)}", title, "tokens", "% of segments", counts)
 
 
 def read_annealing(log: Path) -> dict[int, float]:
@@ -136,8 +142,11 @@ def read_annealing(log: Path) -> dict[int, float]:
             if number == len(lines):  # a run in progress may be writing it now
                 break
             raise UserError(f"{log}, line {number}: not JSON ({error})") from None
-        if isinstance(record, dict) and {"step", "random_prob"} <= record.keys():
-            annealing[int(record["step"])] = float(record["random_prob"])
+        if not isinstance(record, dict):
+            continue
+        step, p = record.get("step"), record.get("random_prob")
+        if isinstance(step, int) and isinstance(p, int | float):  # other events are logged there too
+            annealing[step] = float(p)
     if not annealing:
         raise UserError(f"{log}, line 1: no line has the fields step and random_prob; is it a training log?")
     return dict(sorted(annealing.items()))
@@ -151,16 +160,21 @@ def plot_annealing(annealing: Mapping[int, float], name: str = "annealing") -> P
         canvas.axes.set_xlabel("optimizer updates")
         canvas.axes.set_ylabel("p (share of targets divided at random)")
     values = list(annealing.values())
-    alt = f"Line chart of p, from {values[0]:.2f} at update {min(annealing)} to {values[-1]:.2f} at {max(annealing)}"
+    first, last = min(annealing), max(annealing)
+    alt = f"Line chart of p, from {values[0]:.2f} at update {first} to {values[-1]:.2f} at update {last}"
     return canvas.plot("Annealed p over training", alt)
 
 
 class _Canvas:
     """The axes to draw on and, once the block has ended, the rendered picture."""
 
-    def __init__(self, name: str, axes: Any) -> None:
-        self.name, self.axes = name, axes
+    def __init__(self, name: str, figure: Any) -> None:
+        self.name, self.figure = name, figure
         self.svg, self.png = "", b""
+
+    @cached_property
+    def axes(self) -> Any:
+        return self.figure.add_subplot()
 
     def plot(self, title: str, alt: str) -> Plot:
         return Plot(self.name, title, alt, self.svg, self.png)
@@ -178,7 +192,7 @@ def _figure(name: str) -> Iterator[_Canvas]:
     with matplotlib.rc_context({**_STYLE, "svg.hashsalt": name}):
         figure = Figure(figsize=(6.4, 3.8), layout="constrained")
         FigureCanvasAgg(figure)
-        canvas = _Canvas(name, figure.add_subplot())
+        canvas = _Canvas(name, figure)
         yield canvas
         svg, png = io.StringIO(), io.BytesIO()
         figure.savefig(svg, format="svg", metadata={"Date": None})
@@ -186,29 +200,36 @@ def _figure(name: str) -> Iterator[_Canvas]:
     canvas.svg, canvas.png = svg.getvalue(), png.getvalue()
 
 
-def _histogram(
+def _histograms(
     name: str, title: str, x_label: str, y_label: str, counts: Mapping[str, Mapping[int, int]]
 ) -> Plot:
+    """Draw a panel for each system, one above the other: bars side by side would be as thin as hairs."""
     filled = {system: values for system, values in counts.items() if sum(values.values())}
     if not filled:
         raise UserError(f"{title}: there is nothing to count; no system reported it")
-    width = 0.8 / len(filled)
-    with _figure(name) as canvas:
-        for index, (system, values) in enumerate(filled.items()):
-            total = sum(values.values())
-            places = [value + (index - (len(filled) - 1) / 2) * width for value in values]
-            shares = [100 * count / total for count in values.values()]
-            canvas.axes.bar(places, shares, width, label=system, color=COLOURS[index % len(COLOURS)])
-        canvas.axes.xaxis.get_major_locator().set_params(integer=True)
-        canvas.axes.grid(axis="x", visible=False)
-        canvas.axes.set_xlabel(x_label)
-        canvas.axes.set_ylabel(y_label)
-        canvas.axes.legend()
-    means = "; ".join(
-        f"{system}: mean {sum(v * n for v, n in values.items()) / sum(values.values()):.1f}"
+    means = {
+        system: sum(value * count for value, count in values.items()) / sum(values.values())
         for system, values in filled.items()
-    )
-    return canvas.plot(title, f"Histogram of {x_label}. {means}")
+    }
+    with _figure(name) as canvas:
+        canvas.figure.set_figheight(max(3.8, 1.2 + 0.9 * len(filled)))
+        panels = canvas.figure.subplots(len(filled), 1, sharex=True, squeeze=False)[:, 0]
+        for index, (panel, (system, values)) in enumerate(zip(panels, filled.items(), strict=True)):
+            shares = [100 * count / sum(values.values()) for count in values.values()]
+            panel.bar(list(values), shares, 0.85, color=COLOURS[index % len(COLOURS)])
+            panel.set_title(f"{system}, mean {means[system]:.1f}", loc="right", fontsize=9, pad=2)
+            panel.grid(axis="x", visible=False)
+        panels[-1].xaxis.get_major_locator().set_params(integer=True)
+        panels[-1].set_xlabel(x_label)
+        canvas.figure.supylabel(y_label, fontsize=10)
+    said = "; ".join(f"{system}: mean {mean:.1f}" for system, mean in means.items())
+    return canvas.plot(title, f"Histogram of {x_label}. {said}")
+
+
+def _one_two_five() -> Any:
+    from matplotlib.ticker import LogLocator
+
+    return LogLocator(base=10, subs=(1, 2, 5))
 
 
 def _families(results: Sequence[Result]) -> list[list[Result]]:

@@ -1,7 +1,6 @@
 """sacreBLEU's BLEU, chrF2++ and TER with their signatures, and its paired bootstrap.
 
-Every score here is what the `sacrebleu` command prints for the same lines: trailing blanks are
-removed as it removes them, and nothing else is touched.
+Every score here is what the `sacrebleu` command prints for the same lines.
 """
 
 from collections.abc import Mapping, Sequence
@@ -40,7 +39,10 @@ class Quality:
 
 @dataclass(frozen=True)
 class Comparison:
-    """One metric of one system against the baseline, by paired bootstrap resampling."""
+    """One metric of one system against the baseline, by paired bootstrap resampling.
+
+    As sacreBLEU computes it, a difference of exactly zero has the smallest p_value possible: read both.
+    """
 
     baseline: str
     metric: str
@@ -73,7 +75,7 @@ def corpus_bleu(
     >>> corpus_bleu(["a small house on a hill"], ["a small house on a hill"]).signature.split("|")[3]
     'tok:13a'
     """
-    return _score(BLEU(tokenize=tokenize, references=[_stripped(references)]), hypotheses)
+    return _score(BLEU(tokenize=tokenize, references=[references]), hypotheses)
 
 
 def corpus_chrf(hypotheses: Sequence[str], references: Sequence[str]) -> Score:
@@ -82,7 +84,7 @@ def corpus_chrf(hypotheses: Sequence[str], references: Sequence[str]) -> Score:
     >>> corpus_chrf(["a small house"], ["a small house"]).name
     'chrF2++'
     """
-    return _score(CHRF(word_order=2, references=[_stripped(references)]), hypotheses)
+    return _score(CHRF(word_order=2, references=[references]), hypotheses)
 
 
 def tokenised_bleu(hypotheses: Sequence[str], references: Sequence[str]) -> Score:
@@ -91,7 +93,7 @@ def tokenised_bleu(hypotheses: Sequence[str], references: Sequence[str]) -> Scor
     >>> tokenised_bleu(["a small house , on the hill"], ["a small house , on the hill"]).name
     'tokenised BLEU'
     """
-    metric = BLEU(tokenize="none", force=True, references=[_stripped(references)])
+    metric = BLEU(tokenize="none", force=True, references=[references])
     score = _score(metric, hypotheses)
     return Score(TOKENISED_BLEU, score.value, score.signature)
 
@@ -105,7 +107,7 @@ def sentence_chrf(hypotheses: Sequence[str], references: Sequence[str]) -> list[
     metric = CHRF(word_order=2)
     return [
         metric.sentence_score(hypothesis, [reference]).score
-        for hypothesis, reference in zip(_stripped(hypotheses), _stripped(references), strict=True)
+        for hypothesis, reference in zip(hypotheses, references, strict=True)
     ]
 
 
@@ -118,15 +120,19 @@ def compare(
     tokenize: str | None = None,
 ) -> dict[str, list[Comparison]]:
     """Test each system against the baseline on every metric; `baseline` is its name and its lines."""
-    named: list[tuple[str, Sequence[str]]]
-    named = [(name, _stripped(lines)) for name, lines in (baseline, *systems.items())]
-    test = PairedTest(named, _metrics(references, tokenize), None, test_type="bs", n_samples=n_samples)
+    test = PairedTest(
+        [baseline, *systems.items()],
+        _metrics(references, tokenize),
+        None,
+        test_type="bs",
+        n_samples=n_samples,
+    )
     signatures, columns = test()
     compared: dict[str, list[Comparison]] = {name: [] for name in systems}
     for metric, signature in signatures.items():
         first, *others = (cell for cell in columns[metric] if isinstance(cell, Result))
         for name, result in zip(systems, others, strict=True):
-            difference = result.score - first.score
+            difference = float(result.score - first.score)
             compared[name].append(_comparison(baseline[0], metric, difference, result, str(signature)))
     return compared
 
@@ -138,7 +144,7 @@ def _comparison(baseline: str, metric: str, difference: float, result: Result, s
 
 def _metrics(references: Sequence[str], tokenize: str | None) -> dict[str, Metric]:
     # The references are given here, not at each call, so that their statistics are counted once.
-    lines = [_stripped(references)]
+    lines = [references]
     return {
         "BLEU": BLEU(tokenize=tokenize, references=lines),
         "CHRF": CHRF(word_order=2, references=lines),
@@ -147,9 +153,5 @@ def _metrics(references: Sequence[str], tokenize: str | None) -> dict[str, Metri
 
 
 def _score(metric: Metric, hypotheses: Sequence[str]) -> Score:
-    score = metric.corpus_score(_stripped(hypotheses), None)
+    score = metric.corpus_score(hypotheses, None)
     return Score(score.name, score.score, str(metric.get_signature()))
-
-
-def _stripped(lines: Sequence[str]) -> list[str]:
-    return [line.rstrip() for line in lines]

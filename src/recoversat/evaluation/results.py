@@ -33,7 +33,7 @@ class Result:
 
 @dataclass(frozen=True)
 class EvaluationPlan:
-    """What to measure; the AT system (for Rep and Mis) and the baseline (for the bootstrap) are names of outputs."""
+    """What to do: Rep and Mis relative to `at_system`, a bootstrap against `baseline`; None = neither."""
 
     at_system: str | None = None
     baseline: str | None = None

@@ -5,7 +5,8 @@ B batch, N queries, M keys, D model, H heads, E = D / H.
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F  # noqa: N812
+
+from recoversat.model.aligned import Linear, attention
 
 
 def split_heads(x: Tensor, n_heads: int) -> Tensor:
@@ -19,8 +20,8 @@ class SelfAttention(nn.Module):
     def __init__(self, d_model: int, n_heads: int, dropout: float) -> None:
         super().__init__()
         self.n_heads, self.dropout = n_heads, dropout
-        self.qkv = nn.Linear(d_model, 3 * d_model)
-        self.output = nn.Linear(d_model, d_model)
+        self.qkv = Linear(d_model, 3 * d_model)
+        self.output = Linear(d_model, d_model)
 
     def project(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Return queries, keys and values of the rows x, each (B, H, N, E)."""
@@ -43,9 +44,9 @@ class CrossAttention(nn.Module):
     def __init__(self, d_model: int, n_heads: int, dropout: float) -> None:
         super().__init__()
         self.n_heads, self.dropout = n_heads, dropout
-        self.query = nn.Linear(d_model, d_model)
-        self.key_value = nn.Linear(d_model, 2 * d_model)
-        self.output = nn.Linear(d_model, d_model)
+        self.query = Linear(d_model, d_model)
+        self.key_value = Linear(d_model, 2 * d_model)
+        self.output = Linear(d_model, d_model)
 
     def project_memory(self, memory: Tensor) -> tuple[Tensor, Tensor]:
         """Return keys and values of the encoded source, each (B, H, S, E)."""
@@ -59,8 +60,7 @@ class CrossAttention(nn.Module):
 
 
 def _mix(query: Tensor, key: Tensor, value: Tensor, allowed: Tensor, dropout: float) -> Tensor:
-    mixed = F.scaled_dot_product_attention(query, key, value, attn_mask=allowed, dropout_p=dropout)
-    return mixed.transpose(1, 2).flatten(2)  # (B, N, D)
+    return attention(query, key, value, allowed, dropout).transpose(1, 2).flatten(2)  # (B, N, D)
 
 
 def sinusoids(positions: Tensor, d_model: int) -> Tensor:

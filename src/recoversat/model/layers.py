@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from recoversat.config import ModelConfig
+from recoversat.model.aligned import Linear
 from recoversat.model.attention import CrossAttention, SelfAttention
 
 
@@ -17,8 +18,8 @@ class FeedForward(nn.Module):
 
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
-        self.inner = nn.Linear(config.d_model, config.d_hidden)
-        self.outer = nn.Linear(config.d_hidden, config.d_model)
+        self.inner = Linear(config.d_model, config.d_hidden)
+        self.outer = Linear(config.d_hidden, config.d_model)
         self.dropout = nn.Dropout(config.activation_dropout)
 
     def forward(self, x: Tensor) -> Tensor:

@@ -37,6 +37,11 @@ class Decoder(nn.Module):
         self.layers = nn.ModuleList(DecoderLayer(config) for _ in range(config.decoder_layers))
         self.norm = nn.LayerNorm(config.d_model)
 
+    @property
+    def stack(self) -> list[DecoderLayer]:
+        """The layers, with their own type."""
+        return [layer for layer in self.layers if isinstance(layer, DecoderLayer)]
+
     def forward(self, x: Tensor, allowed: Tensor, memory: Tensor, memory_allowed: Tensor) -> Tensor:
         for layer in self.layers:
             x = layer(x, allowed, memory, memory_allowed)
@@ -83,7 +88,9 @@ class Transformer(nn.Module):
     ) -> Tensor:
         """Run all rows (B, N) at once and return their last hidden states (B, N, D)."""
         allowed = same_sentence(sentence, sentence) & (steps[:, None, None, :] <= steps[:, None, :, None])  # Eq. 3
-        return self.decoder(self._embed_rows(tokens, steps, segments), allowed, memory, same_sentence(sentence, src_sentence))
+        return self.decoder(
+            self._embed_rows(tokens, steps, segments), allowed, memory, same_sentence(sentence, src_sentence)
+        )
 
     def forward(
         self, src_tokens: Tensor, src_positions: Tensor, src_sentence: Tensor,
@@ -100,8 +107,10 @@ class Transformer(nn.Module):
     def start(self, memory: Tensor, src_sentence: Tensor, n_segments: int, room_steps: int = 8) -> DecoderCache:
         """Begin decoding: project the source for every layer, no rows yet."""
         room = room_steps * n_segments
-        layers = [layer.start_cache(memory, room) for layer in self.decoder.layers]
-        return DecoderCache(layers, (src_sentence > 0)[:, None, None, :], memory.new_zeros((len(memory), 0), dtype=torch.bool))
+        layers = [layer.start_cache(memory, room) for layer in self.decoder.stack]
+        return DecoderCache(
+            layers, (src_sentence > 0)[:, None, None, :], memory.new_zeros((len(memory), 0), dtype=torch.bool)
+        )
 
     def step(self, tokens: Tensor, active: Tensor, cache: DecoderCache) -> Tensor:
         """Append one row for each of the K segments (B, K) and return their hidden states (B, K, D).
@@ -116,7 +125,7 @@ class Transformer(nn.Module):
         # a sentence that has ended sees all rows, lest its softmax be empty; nobody looks at it
         allowed = (cache.real | ~active.any(dim=1, keepdim=True))[:, None, None, :]
         x = self._embed_rows(tokens, steps, segments)
-        for layer, layer_cache in zip(self.decoder.layers, cache.layers, strict=True):
+        for layer, layer_cache in zip(self.decoder.stack, cache.layers, strict=True):
             x = layer.step(x, at, allowed, cache.memory_allowed, layer_cache)
         return self.decoder.norm(x)
 

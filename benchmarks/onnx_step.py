@@ -1,0 +1,119 @@
+"""Time the ONNX engine with an untrained model and a fixed number of steps, so that ratios show in one run.
+
+    python benchmarks/onnx_step.py --precision int8 --threads 1
+
+K = 10 takes 5 steps and K = 1 takes 25, for a source of 25 tokens. "all" keeps every segment alive to the last
+step; "ended" lets the 10 segments end after 3 to 5 steps, as 25 tokens and 10 ends do. Times are medians of
+interleaved rounds, the encoder included. Needs no torch.
+"""
+
+import argparse
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from recoversat.config import ModelConfig
+from recoversat.engines.export import export_model
+from recoversat.engines.onnx_engine import OnnxEngine
+from recoversat.vocab import BOS
+
+SOURCE_LENGTH = 25
+ENDS = np.array([3, 4, 3, 4, 5, 3, 3, 4, 3, 3])  # steps that each of 10 segments lives
+
+
+def random_weights(config: ModelConfig, seed: int = 1) -> dict[str, NDArray[np.float32]]:
+    """Draw N(0, 0.02) weights under the names of Transformer.state_dict()."""
+    assert config.vocab_size is not None
+    rng, d, hidden = np.random.default_rng(seed), config.d_model, config.d_hidden
+    linear = {"self_attention.qkv": (3 * d, d), "self_attention.output": (d, d)}
+    linear |= {"feed_forward.inner": (hidden, d), "feed_forward.outer": (d, hidden)}
+    cross = {"cross_attention.query": (d, d), "cross_attention.key_value": (2 * d, d), "cross_attention.output": (d, d)}
+    shapes = {"embedding.weight": (config.vocab_size, d), "segment_embedding.weight": (config.max_segments, d)}
+    norms = []
+    for side, depth in (("encoder", config.encoder_layers), ("decoder", config.decoder_layers)):
+        norms.append(f"{side}.norm")
+        for layer in (f"{side}.layers.{index}" for index in range(depth)):
+            shapes |= {f"{layer}.{name}.weight": shape for name, shape in linear.items()}
+            shapes |= {f"{layer}.{name}.weight": shape for name, shape in cross.items() if side == "decoder"}
+            norms += [f"{layer}.attention_norm", f"{layer}.feed_forward_norm"]
+            norms += [f"{layer}.cross_norm"] if side == "decoder" else []
+    weights = {name: rng.normal(0, 0.02, shape).astype(np.float32) for name, shape in shapes.items()}
+    biases = {name.replace("weight", "bias"): len(array) for name, array in weights.items() if ".layers." in name}
+    weights |= {name: np.zeros(size, dtype=np.float32) for name, size in biases.items()}
+    for name in norms:
+        weights |= {f"{name}.weight": np.ones(d, dtype=np.float32), f"{name}.bias": np.zeros(d, dtype=np.float32)}
+    return weights
+
+
+def decode(engine: OnnxEngine, batch: int, n_segments: int, steps: int, ends: NDArray[np.int64] | None = None) -> None:
+    """Encode one batch and take a fixed number of steps."""
+    source = np.random.default_rng(batch).integers(5, 1000, SOURCE_LENGTH).tolist()
+    stepper = engine.start([source] * batch, np.full(batch, n_segments))
+    tokens = np.full((batch, n_segments), BOS)
+    for step in range(steps):
+        lives = np.ones(n_segments, dtype=bool) if ends is None else step < ends
+        active = np.tile(lives, (batch, 1))
+        tokens = stepper.step(tokens, active).tokens
+
+
+def medians(cases: dict[str, Callable[[], None]], rounds: int) -> dict[str, float]:
+    """Run the cases in turn, after a warm-up, and return the median seconds of each."""
+    seconds: dict[str, list[float]] = {name: [] for name in cases}
+    for round_number in range(rounds + 1):
+        for name, case in cases.items():
+            begin = time.perf_counter()
+            case()
+            if round_number:
+                seconds[name].append(time.perf_counter() - begin)
+    return {name: float(np.median(times)) for name, times in seconds.items()}
+
+
+def main() -> None:
+    """Print one line for each case, and the ratios the targets speak of."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--precision", choices=("int8", "fp32"), default="int8")
+    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--rounds", type=int, default=15)
+    parser.add_argument("--batches", type=int, nargs="+", default=[1, 64])
+    parser.add_argument("--d-model", type=int, default=512)
+    parser.add_argument("--d-hidden", type=int, default=512)
+    parser.add_argument("--heads", type=int, default=8)
+    parser.add_argument("--layers", type=int, default=6)
+    parser.add_argument("--vocabulary", type=int, default=32_000)
+    args = parser.parse_args()
+    config = ModelConfig(
+        d_model=args.d_model, d_hidden=args.d_hidden, n_heads=args.heads,
+        encoder_layers=args.layers, decoder_layers=args.layers, vocab_size=args.vocabulary,
+    )  # fmt: skip
+    with tempfile.TemporaryDirectory() as folder:
+        [exported] = export_model(random_weights(config), config, Path(folder), (args.precision,))
+        size = sum(path.stat().st_size for path in exported.iterdir()) / 1e6
+        begin = time.perf_counter()
+        engine = OnnxEngine(exported, config, threads=args.threads)
+        print(f"{args.precision}, {args.threads} thread(s), {size:.1f} MB, loaded in {time.perf_counter() - begin:.2f} s")
+        for batch in args.batches:
+            report(engine, batch, max(3, args.rounds // (1 if batch == 1 else 5)))
+
+
+def report(engine: OnnxEngine, batch: int, rounds: int) -> None:
+    """Print the cases of one batch size."""
+    cases: dict[str, Callable[[], None]] = {
+        "encoder": lambda: decode(engine, batch, 10, 0),
+        "K=1 x 25": lambda: decode(engine, batch, 1, 25),
+        "K=10 x 5 all": lambda: decode(engine, batch, 10, 5),
+        "K=10 x 5 ended": lambda: decode(engine, batch, 10, 5, ENDS),
+    }
+    seconds = medians(cases, rounds)
+    for name, taken in seconds.items():
+        steps = {"K=1 x 25": 25, "encoder": 0}.get(name, 5)
+        per_step = f"{1e3 * (taken - seconds['encoder']) / steps:7.2f} ms/step" if steps else " " * 15
+        ratio = f"{seconds['K=1 x 25'] / taken:5.2f}x K=1" if steps else ""
+        print(f"batch {batch:3}  {name:15} {1e3 * taken:8.2f} ms  {per_step}  {batch / taken:8.1f} sentences/s  {ratio}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,185 @@
+"""The two ONNX graphs of a model, built node by node: encode a source, and take one decoding step.
+
+B sentences, S source, W rows of a sentence in this step, N rows that are real, M places of the cache,
+D model, H heads, E = D / H, P padded vocabulary. Needs numpy and onnx, not torch.
+
+A step takes only the segments that are still being written, packed to the left: W is the largest number of
+them in any sentence. Their keys and values go to the first free places of the cache, so that what may be
+seen is a length for each sentence and never a mask with holes.
+
+Fused operators were taken where they pay (10 rows, one thread): LayerNormalization and Add take 8 us where
+SkipLayerNormalization takes 33; MultiHeadAttention takes keys and values as they lie in the cache.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+from onnx import TensorProto
+
+from recoversat.config import ModelConfig
+from recoversat.engines.onnx_weights import (
+    BLOCK,
+    MICROSOFT,
+    Array,
+    Graph,
+    Precision,
+    Prepared,
+    WeightFile,
+    Weights,
+    padded_size,
+)
+
+INT64, INT32, FLOAT = TensorProto.INT64, TensorProto.INT32, TensorProto.FLOAT
+
+# Added to the score of a place that may not be seen. exp(-50) leaves no trace in fp32, while much less gives
+# denormal numbers, which the processor multiplies some 100 times slower. Places not yet written hold a copy
+# of a real key, so their scores are no larger than real ones.
+HIDDEN = -50.0
+
+
+def encoder_graph(weights: Weights, config: ModelConfig, precision: Precision, file: WeightFile) -> bytes:
+    """Build tokens (B, S) -> keys and values of every decoder layer's attention to the source, (B, H, S, E)."""
+    model = _Builder(Graph(file), weights, config, precision)
+    graph = model.graph
+    tokens = graph.input("tokens", INT64, ["B", "S"])
+    positions = graph.input("positions", FLOAT, [1, "S", config.d_model])
+    lengths = graph.input("lengths", INT32, ["B"])
+    x = graph.node("Add", [model.embed(tokens), positions])
+    for index in range(config.encoder_layers):
+        layer = f"encoder.layers.{index}"
+        query, key, value = model.query_key_value(layer, model.normed(f"{layer}.attention_norm", x))
+        x = model.add(x, f"{layer}.self_attention.output", model.attend(query, key, value, lengths))
+        x = model.feed_forward(layer, x)
+    memory = model.prepare(model.norm("encoder.norm", x))
+    for index in range(config.decoder_layers):
+        for part, what in enumerate(("memory_key", "memory_value")):
+            projected = model.part(memory, f"decoder.layers.{index}.cross_attention.key_value", part, 2)
+            heads = graph.node("Transpose", [model.split_heads(projected)], {"perm": [0, 2, 1, 3]})
+            graph.output(heads, f"{what}_{index}", FLOAT, model.cache_shape("S"))
+    return graph.model("encoder")
+
+
+def step_graph(weights: Weights, config: ModelConfig, precision: Precision, file: WeightFile) -> bytes:
+    """Build one step: rows in, chosen tokens and their log-probabilities out, caches written in place.
+
+    `rows` names the real ones among the B * W rows; only they are scored. `wanted` is -1 where the model chooses.
+    `bias` holds -inf for tokens that must not be chosen. Bind each key_i and value_i to new_key_i and
+    new_value_i as well: ScatterND then writes into the cache and copies nothing.
+    """
+    model = _Builder(Graph(file), weights, config, precision)
+    graph = model.graph
+    tokens = graph.input("tokens", INT64, ["B", "W"])
+    segments = graph.input("segments", INT64, ["B", "W"])
+    position = graph.input("position", FLOAT, ["A", 1, config.d_model])  # A = 1, or B where steps differ
+    places = graph.input("places", INT64, ["B", "W", config.n_heads, 3])
+    lengths = graph.input("lengths", INT32, ["B"])
+    memory_lengths = graph.input("memory_lengths", INT32, ["B"])
+    rows = graph.input("rows", INT64, ["N"])
+    x = model.embed_rows(tokens, segments, position)  # (B, W, D)
+    for index in range(config.decoder_layers):
+        layer = f"decoder.layers.{index}"
+        query, *new = model.query_key_value(layer, model.normed(f"{layer}.attention_norm", x))
+        key, value = (model.write_cache(what, index, row, places) for what, row in zip(("key", "value"), new, strict=True))
+        x = model.add(x, f"{layer}.self_attention.output", model.attend(query, key, value, lengths))
+        query = model.product(model.normed(f"{layer}.cross_norm", x), f"{layer}.cross_attention.query")
+        key, value = (graph.input(f"{what}_{index}", FLOAT, model.cache_shape("S")) for what in ("memory_key", "memory_value"))
+        x = model.add(x, f"{layer}.cross_attention.output", model.attend(query, key, value, memory_lengths))
+        x = model.feed_forward(layer, x)
+    flat = graph.node("Reshape", [x, graph.constant(-1, config.d_model)])
+    _choose(model, model.norm("decoder.norm", graph.node("Gather", [flat, rows])))
+    return graph.model("step")
+
+
+def _choose(model: "_Builder", hidden: str) -> None:
+    """Score rows (N, D) and put out the best token of each, or the one that is wanted, and the n best."""
+    graph = model.graph
+    size = padded_size(model.vocab_size)
+    bias = graph.input("bias", FLOAT, [size])
+    wanted = graph.input("wanted", INT64, ["N", 1])
+    n_best = graph.input("n_best", INT64, [1])
+    logits = model.precision.logits(graph, hidden, model.array("embedding.weight"), bias)
+    log_probs = graph.node("LogSoftmax", [logits], {"axis": -1})  # (N, P)
+    blocks = graph.node("Reshape", [log_probs, graph.constant(0, -1, BLOCK)])
+    peaks = graph.node("ReduceMax", [blocks, graph.constant(-1)], {"keepdims": 0})  # (N, P / BLOCK)
+    block = graph.node("ArgMax", [peaks], {"axis": -1, "keepdims": 1})  # (N, 1)
+    inside = graph.node("ArgMax", [graph.node("GatherND", [blocks, block], {"batch_dims": 1})], {"axis": -1, "keepdims": 1})
+    best = graph.node("Add", [graph.node("Mul", [block, graph.constant(BLOCK)]), inside])
+    chosen = graph.node("Where", [graph.node("Less", [wanted, graph.constant(0)]), best, wanted])
+    graph.output(chosen, "chosen", INT64, ["N", 1])
+    graph.output(graph.node("GatherElements", [log_probs, "chosen"], {"axis": 1}), "log_probs", FLOAT, ["N", 1])
+    best_log_probs, best_tokens = graph.node_of_many("TopK", [log_probs, n_best], 2, {"axis": -1})
+    graph.output(best_log_probs, "best_log_probs", FLOAT, ["N", "n"])
+    graph.output(best_tokens, "best_tokens", INT64, ["N", "n"])
+
+
+@dataclass
+class _Builder:
+    """The parts of a Transformer as nodes of a graph."""
+
+    graph: Graph
+    weights: Weights
+    config: ModelConfig
+    precision: Precision
+
+    @property
+    def vocab_size(self) -> int:
+        return len(self.weights["embedding.weight"])
+
+    def array(self, name: str) -> Array:
+        return np.asarray(self.weights[name], dtype=np.float32)
+
+    def cache_shape(self, length: str) -> list[int | str]:
+        return ["B", self.config.n_heads, length, self.config.d_model // self.config.n_heads]
+
+    def embed(self, tokens: str) -> str:
+        return self.precision.embed(self.graph, tokens, self.array("embedding.weight"))
+
+    def embed_rows(self, tokens: str, segments: str, position: str) -> str:
+        table = self.graph.weight("segment_embedding", self.array("segment_embedding.weight"))
+        place = self.graph.node("Add", [self.graph.node("Gather", [table, segments]), position])
+        return self.graph.node("Add", [self.embed(tokens), place])
+
+    def norm(self, name: str, x: str) -> str:
+        scale, bias = (self.graph.weight(f"{name}.{what}", self.array(f"{name}.{what}")) for what in ("weight", "bias"))
+        return self.graph.node("LayerNormalization", [x, scale, bias], {"axis": -1, "epsilon": 1e-5})
+
+    def prepare(self, x: str) -> Prepared:
+        return self.precision.prepare(self.graph, x)
+
+    def normed(self, name: str, x: str) -> Prepared:
+        return self.prepare(self.norm(name, x))
+
+    def product(self, x: Prepared, name: str) -> str:
+        return self.part(x, name, 0, 1)
+
+    def part(self, x: Prepared, name: str, index: int, of: int) -> str:
+        """Multiply with one of several weights that torch keeps stacked; nothing has to be split afterwards."""
+        weight, bias = (np.split(self.array(f"{name}.{what}"), of)[index] for what in ("weight", "bias"))
+        return self.precision.product(self.graph, x, f"{name}.{index}", np.ascontiguousarray(weight.T), bias)
+
+    def query_key_value(self, layer: str, x: Prepared) -> list[str]:
+        return [self.part(x, f"{layer}.self_attention.qkv", index, 3) for index in range(3)]
+
+    def split_heads(self, x: str) -> str:
+        heads = self.config.n_heads
+        shape = self.graph.constant(0, 0, heads, self.config.d_model // heads)
+        return self.graph.node("Reshape", [x, shape])  # (B, W, H, E)
+
+    def write_cache(self, what: str, index: int, rows: str, places: str) -> str:
+        """Write new rows to their places and return the name of the whole cache."""
+        old = self.graph.input(f"{what}_{index}", FLOAT, self.cache_shape("M"))
+        new = self.graph.node("ScatterND", [old, places, self.split_heads(rows)])
+        self.graph.output(new, f"new_{what}_{index}", FLOAT, self.cache_shape("M"))
+        return f"new_{what}_{index}"
+
+    def attend(self, query: str, key: str, value: str, lengths: str) -> Prepared:
+        attributes = {"num_heads": self.config.n_heads, "mask_filter_value": HIDDEN}
+        inputs = [query, key, value, "", lengths]
+        return self.prepare(self.graph.node("MultiHeadAttention", inputs, attributes, MICROSOFT))
+
+    def add(self, x: str, name: str, y: Prepared) -> str:
+        return self.graph.node("Add", [x, self.product(y, name)])
+
+    def feed_forward(self, layer: str, x: str) -> str:
+        inner = self.product(self.normed(f"{layer}.feed_forward_norm", x), f"{layer}.feed_forward.inner")
+        return self.add(x, f"{layer}.feed_forward.outer", self.prepare(self.graph.node("Relu", [inner])))

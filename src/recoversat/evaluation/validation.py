@@ -1,0 +1,27 @@
+"""BLEU on a corpus's validation text, as a callback for training."""
+
+from collections.abc import Callable
+
+from sacrebleu.metrics.bleu import BLEU
+
+from recoversat.config import Config
+from recoversat.data.corpus import Corpus
+from recoversat.model.build import Model
+from recoversat.translator import Translator
+
+
+def bleu_validator(corpus: Corpus, config: Config, batch_size: int = 64) -> Callable[[Model], float] | None:
+    """Return a function from a model to its BLEU, or None where the corpus has no validation text."""
+    if not corpus.valid_src:
+        return None
+
+    def validate(model: Model) -> float:
+        from recoversat.engines.torch_engine import TorchEngine
+
+        engine = TorchEngine(model, next(model.parameters()).device)
+        translations = Translator.of(engine, corpus.tokenizer, config).translate(
+            corpus.valid_src, batch_size=batch_size
+        )
+        return float(BLEU().corpus_score([t.text for t in translations], [corpus.valid_tgt]).score)
+
+    return validate

@@ -1,0 +1,64 @@
+"""Weights between folders and models; what does not fit is refused by name."""
+
+from pathlib import Path
+
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
+from torch import Tensor, nn
+
+from recoversat.config import Config
+from recoversat.errors import UserError
+from recoversat.model.build import Model, build_model
+from recoversat.model_folder import WEIGHTS, read_config
+
+
+def save_weights(weights: dict[str, Tensor], folder: Path, name: str = WEIGHTS) -> None:
+    """Write tensors as safetensors."""
+    save_file({key: tensor.detach().contiguous().cpu() for key, tensor in weights.items()}, folder / name)
+
+
+def read_weights(folder: Path, name: str = WEIGHTS) -> dict[str, Tensor]:
+    """Read the tensors of a model folder."""
+    try:
+        return load_file(folder / name)
+    except FileNotFoundError:
+        raise UserError(f"{folder}: no weights here ({name} is missing)") from None
+    except (SafetensorError, OSError) as error:
+        raise UserError(f"{folder / name}: damaged ({error})") from None
+
+
+def load_model(folder: Path) -> tuple[Model, Config]:
+    """Build the model a folder describes and fill in its weights."""
+    config, _ = read_config(folder)
+    model = build_model(config.model)
+    fill(model, read_weights(folder), folder)
+    return model, config
+
+
+def fill(model: nn.Module, weights: dict[str, Tensor], folder: Path) -> None:
+    """Copy weights into a model, naming the first thing that does not fit."""
+    own = model.state_dict()
+    for name in [*own, *(name for name in weights if name not in own)]:
+        if name not in weights or name not in own:
+            where = "the folder" if name not in weights else "the model that config.json describes"
+            raise UserError(f"{folder}: {name} is missing in {where}")
+        if own[name].shape != weights[name].shape:
+            found, wanted = tuple(weights[name].shape), tuple(own[name].shape)
+            raise UserError(f"{folder}: {name} is {found}, config.json asks for {wanted}")
+    model.load_state_dict(weights)
+
+
+def start_from_teacher(model: nn.Module, teacher: Path, parts: tuple[str, ...]) -> None:
+    """Copy the teacher's encoder and shared embeddings (or other `parts`, by the start of their names)."""
+    weights = read_weights(teacher)
+    own = model.state_dict()
+    wanted = [name for name in own if name.startswith(parts)]
+    for name in wanted:
+        if name not in weights:
+            raise UserError(f"cannot start from {teacher}: it has no {name}; use the same number of encoder layers")
+        if weights[name].shape != own[name].shape:
+            found, need = tuple(weights[name].shape), tuple(own[name].shape)
+            raise UserError(
+                f"cannot start from {teacher}: its {name} is {found}, this model needs {need}; use the same sizes"
+            )
+    model.load_state_dict({name: weights[name] for name in wanted}, strict=False)

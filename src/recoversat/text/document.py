@@ -1,0 +1,258 @@
+"""Translate texts as people have them: any length, any line breaks, with placeholders or as HTML.
+
+    text -> blocks -> sentences -> (over-long: parts) -> masked -> translate -> unmasked -> the same places
+
+`translate` is called once for all sentences of all texts, and once more for the pieces of those sentences in
+which it lost or changed something that must survive.
+"""
+
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from recoversat.text.markup import Block, are_pairs, blocks_of_html, place_tags
+from recoversat.text.placeholders import (
+    bare_words,
+    hard_texts,
+    has_words,
+    mask,
+    pieces,
+    protected_spans,
+    trim,
+    unmask,
+)
+from recoversat.text.sentences import Range, sentence_spans, split_to_fit
+
+Translate = Callable[[list[str]], list[str]]
+Fits = Callable[[str], bool]
+
+_BREAK = re.compile(r"[\n\r\t\v\f\x1c-\x1e\x85\u2028\u2029]+")
+
+
+@dataclass(frozen=True)
+class SplitSentence:
+    """A sentence that was too long for the model, and the parts it was translated in."""
+
+    sentence: str
+    parts: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class TranslatedDocument:
+    """A translation; the sentences split to fit, and those translated around what must survive."""
+
+    text: str
+    split: tuple[SplitSentence, ...] = ()
+    in_pieces: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class _Answer:
+    """The translation of one string, and how it came about."""
+
+    text: str
+    parts: tuple[str, ...]
+    in_pieces: bool
+
+
+@dataclass(frozen=True)
+class _Sentence:
+    """Runs of text with tags between them, to be translated; `whole` is the sentence without its tags."""
+
+    block: Block
+    runs: list[str]
+    marks: list[str]
+
+    @property
+    def whole(self) -> str:
+        return "".join(self.runs)
+
+    @property
+    def units(self) -> list[str]:
+        """What to translate: the runs say where in the whole sentence the tags belong."""
+        return [*self.runs, self.whole] if are_pairs(self.marks) else self.runs
+
+
+def translate_document(
+    text: str,
+    translate: Translate,
+    *,
+    language: str,
+    format: Literal["text", "html"] = "text",
+    n_tokens: Callable[[str], int] = len,
+    max_tokens: int | None = None,
+) -> TranslatedDocument:
+    r"""Translate one text; see `translate_documents`.
+
+    >>> shout = lambda sentences: [sentence.upper() for sentence in sentences]
+    >>> translate_document("Hi {name}!  Bye.\n", shout, language="en").text
+    'HI {name}!  BYE.\n'
+    """
+    return translate_documents(
+        [text], translate, language=language, format=format, n_tokens=n_tokens, max_tokens=max_tokens
+    )[0]
+
+
+def translate_documents(
+    texts: Sequence[str],
+    translate: Translate,
+    *,
+    language: str,
+    format: Literal["text", "html"] = "text",
+    n_tokens: Callable[[str], int] = len,
+    max_tokens: int | None = None,
+) -> list[TranslatedDocument]:
+    """Translate texts written in `language`, keeping white space, placeholders and tags.
+
+    `translate` gets different, non-empty, single-line strings of at most `max_tokens` (by `n_tokens`), and
+    answers one string for each. In plain text a line break or tab ends a sentence and stays where it is; in
+    HTML only tags end one, and line breaks within a sentence become spaces.
+    """
+    if max_tokens is not None and max_tokens < 1:
+        raise ValueError(f"max_tokens: {max_tokens} leaves no room for any text; give 1 or more")
+
+    def fits(part: str) -> bool:
+        return max_tokens is None or n_tokens(_as_seen(part)) <= max_tokens
+
+    documents = [_parse(text, language, format) for text in texts]
+    sentences = [part for document in documents for part in document if isinstance(part, _Sentence)]
+    units = dict.fromkeys(unit for sentence in sentences for unit in sentence.units)
+    answers = _translate_units(units, translate, fits)
+    return [_assemble(document, answers) for document in documents]
+
+
+def _parse(text: str, language: str, format: Literal["text", "html"]) -> list[str | _Sentence]:
+    """Part a text into sentences and what is copied between them."""
+    parsed: list[str | _Sentence] = []
+    for block in blocks_of_html(text) if format == "html" else [Block(text, text)]:
+        if isinstance(block, str):
+            parsed.append(block)
+            continue
+        position = 0
+        for start, end in sentence_spans(block.text, language, keep=_keep(block.text)):
+            sentence = _Sentence(block, *block.runs(start, end))
+            if has_words(sentence.whole):
+                parsed += [block.source(position, start), sentence]
+                position = end
+        parsed.append(block.source(position, len(block.text)))
+    return parsed
+
+
+def _translate_units(units: Iterable[str], translate: Translate, fits: Fits) -> dict[str, _Answer]:
+    """Translate strings, in parts where they are too long, in pieces where something was lost."""
+    parts = {unit: split_to_fit(unit, fits, _keep(unit)) for unit in units if has_words(unit)}
+    done = _translate_parts(
+        dict.fromkeys(part for split in parts.values() for part in split), translate, fits
+    )
+    answers = {}
+    for unit, split in parts.items():
+        texts = [done[part][0] for part in split]
+        if len(split) > 1:
+            texts = [_ended_like(part, text) for part, text in zip(split, texts, strict=True)]
+        answers[unit] = _Answer("".join(texts), tuple(split), any(done[part][1] for part in split))
+    return answers
+
+
+def _translate_parts(parts: Iterable[str], translate: Translate, fits: Fits) -> dict[str, tuple[str, bool]]:
+    """Translate strings that fit; give with each translation whether it was made in pieces."""
+    done = {part: (part, False) for part in parts}
+    trimmed = {part: trim(part) for part in done if has_words(part)}
+    masked = {part: mask(core) for part, (_, core, _) in trimmed.items()}
+    answers = _ask((seen.text for seen in masked.values() if seen), translate)
+    lost = {}
+    for part, (before, core, after) in trimmed.items():
+        seen = masked[part]
+        text = unmask(seen, answers[seen.text]) if seen else None
+        # The check is repeated with what was trimmed off: an emoji may have become the end of a URL.
+        if text is not None and Counter(hard_texts(before + text + after)) == Counter(hard_texts(part)):
+            done[part] = before + text + after, False
+        else:
+            lost[part] = [(before, False), *_fitting_pieces(core, fits), (after, False)]
+    answers = _ask((text for split in lost.values() for text, words in split if words), translate)
+    for part, split in lost.items():
+        done[part] = "".join(bare_words(answers[text]) if words else text for text, words in split), True
+    return done
+
+
+def _fitting_pieces(text: str, fits: Fits) -> Iterator[tuple[str, bool]]:
+    for piece, translatable in pieces(text):
+        for part in split_to_fit(piece, fits) if translatable else []:
+            yield from pieces(part)
+        if not translatable:
+            yield piece, False
+
+
+def _ask(texts: Iterable[str], translate: Translate) -> dict[str, str]:
+    """Translate different non-empty strings in one call, or in none where there are none."""
+    unique = list(dict.fromkeys(text for text in texts if text))
+    answers = translate(list(unique)) if unique else []
+    if len(answers) != len(unique):
+        raise ValueError(
+            f"translate answered {len(answers)} strings for {len(unique)}; it must answer one each"
+        )
+    return {text: _BREAK.sub(" ", answer).strip() for text, answer in zip(unique, answers, strict=True)}
+
+
+def _ended_like(source: str, translation: str) -> str:
+    """Take away the full stop that models put after half a sentence.
+
+    >>> _ended_like("if it rains ", "wenn es regnet. ")
+    'wenn es regnet '
+    """
+    text = translation.rstrip()
+    if not text.endswith(".") or source.rstrip().endswith("."):
+        return translation
+    return text[:-1] + translation[len(text) :]
+
+
+def _assemble(parsed: list[str | _Sentence], answers: dict[str, _Answer]) -> TranslatedDocument:
+    """Put translations in the places of the sentences, and collect what there is to report."""
+    out: list[str] = []
+    split: list[SplitSentence] = []
+    in_pieces: list[str] = []
+    for part in parsed:
+        if isinstance(part, str):
+            out.append(part)
+            continue
+        runs = _placed(part, answers)
+        used = [part.whole]
+        if runs is None:
+            runs, used = [_answer(run, answers) for run in part.runs], part.runs
+        for run, mark in zip(runs, [*part.marks, ""], strict=True):
+            out += [part.block.written(run), mark]
+        found = [answers[unit] for unit in used if unit in answers]
+        parts = tuple(piece for answer in found for piece in answer.parts)
+        if any(len(answer.parts) > 1 for answer in found):
+            split.append(SplitSentence(part.whole, parts))
+        if used is part.runs or any(answer.in_pieces for answer in found):
+            in_pieces.append(part.whole)
+    return TranslatedDocument("".join(out), tuple(split), tuple(in_pieces))
+
+
+def _placed(sentence: _Sentence, answers: dict[str, _Answer]) -> list[str] | None:
+    """Set the tags into the translation of the whole sentence; None where their place is in doubt."""
+    if sentence.whole not in answers:
+        return None
+    translation = answers[sentence.whole].text
+    inner = [_answer(run, answers) for run in sentence.runs[1::2]]
+    runs = place_tags(translation, inner, sentence.marks)
+    # A tag must not end up within a URL.
+    intact = runs and [text for run in runs for text in hard_texts(run)] == hard_texts(translation)
+    return runs if intact else None
+
+
+def _answer(run: str, answers: dict[str, _Answer]) -> str:
+    return answers[run].text if run in answers else run
+
+
+def _as_seen(part: str) -> str:
+    """Give the text as the model would get it, to be measured."""
+    core = trim(part)[1]
+    seen = mask(core)
+    return seen.text if seen else core
+
+
+def _keep(text: str) -> list[Range]:
+    return [(span.start, span.end) for span in protected_spans(text)]

@@ -1,0 +1,235 @@
+"""HTML as blocks of running text with tags at offsets, so that tags stay by construction.
+
+The lexer below is ours because it must give every character of the source back, tags in their own spelling:
+`html.parser` does not tell how an end tag was written, and treats broken markup differently from one patch
+release of Python to the next.
+"""
+
+import html
+import re
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from operator import itemgetter
+
+_TOKEN = re.compile(
+    r"""
+      (?P<comment> <!--(?:-?>|.*?(?:--!?>|\Z)) )
+    | (?P<other> <!\[CDATA\[.*?(?:\]\]>|\Z) | <[!?][^>]*(?:>|\Z) )
+    | (?P<tag> <(?P<slash>/?)(?P<name>[A-Za-z][^\s/<>]*)
+        (?P<attributes>(?: [^<>"'=]++ | =\s*+(?:"[^"]*+"|'[^']*+'|[^\s"'<>][^\s<>]*+)? | ["'] )*+) > )
+    """,
+    re.VERBOSE | re.DOTALL,
+)
+_ATTRIBUTE = re.compile(r"""([^\s=>"'/]+)\s*=\s*("[^"]*"|'[^']*'|[^\s>]+)""")
+_ENTITY = re.compile(r"&(?:#[0-9]+|#[xX][0-9a-fA-F]+|[A-Za-z][A-Za-z0-9]*);?|.", re.DOTALL)
+_BREAKS = "\n\r\t\v\f\x1c\x1d\x1e\x85\u2028\u2029"  # in HTML as good as a space
+_FIRST_SLOT, _LAST_SLOT = 0xF0000, 0xFFFFD
+
+# Tags of a sentence; every other element, known or not, ends the running text.
+# fmt: off
+_INLINE = frozenset({
+    "a", "abbr", "acronym", "b", "bdi", "bdo", "big", "cite", "code", "data", "del", "dfn", "em", "font",
+    "i", "img", "ins", "kbd", "label", "mark", "nobr", "q", "s", "samp", "small", "span", "strike", "strong",
+    "sub", "sup", "time", "tt", "u", "var", "wbr",
+})
+_VOID = frozenset({
+    "area", "base", "br", "col", "embed", "hr", "img", "input", "link", "meta", "param", "source", "track",
+    "wbr",
+})
+_UNTRANSLATED = frozenset({
+    "audio", "canvas", "code", "iframe", "kbd", "math", "object", "pre", "samp", "script", "style", "svg",
+    "template", "textarea", "tt", "var", "video",
+})
+# fmt: on
+_RAW_TEXT = frozenset({"iframe", "script", "style", "textarea"})  # a "<p>" in here is no tag
+
+
+@dataclass(frozen=True)
+class Block:
+    """Running text with `tags` at offsets; `raw[i]` is how character i was written in the source.
+
+    `slots` maps single characters of the text to the source of elements that stand there untranslated.
+    Plain text is a block without tags, whose `raw` is the text itself.
+    """
+
+    text: str
+    raw: Sequence[str]
+    tags: Sequence[tuple[int, str]] = ()
+    slots: Mapping[int, str] = field(default_factory=dict)
+    markup: bool = False
+
+    def source(self, start: int, end: int) -> str:
+        """Give the source from `start` to `end`, with the tags in it and at both its ends."""
+        out, position = [], start
+        for offset, tag in self._tags_between(start, end):
+            out += [*self.raw[position:offset], tag]
+            position = offset
+        return "".join(out) + "".join(self.raw[position:end])
+
+    def written(self, text: str) -> str:
+        """Write translated text as this block's format needs it."""
+        return html.escape(text, quote=False).translate(self.slots) if self.markup else text
+
+    def runs(self, start: int, end: int) -> tuple[list[str], list[str]]:
+        """Cut the text of a sentence at the tags strictly inside it: n + 1 runs of text and n of tags.
+
+        >>> block = next(b for b in blocks_of_html("Hi <b>big</b> one") if isinstance(b, Block))
+        >>> block.runs(0, 10)
+        (['Hi ', 'big', ' one'], ['<b>', '</b>'])
+        """
+        texts: list[str] = []
+        marks: list[str] = []
+        position = start
+        for offset, tag in self._tags_between(start + 1, end - 1):
+            if offset == position:
+                marks[-1] += tag
+                continue
+            texts.append(self._line(position, offset))
+            marks.append(tag)
+            position = offset
+        return [*texts, self._line(position, end)], marks
+
+    def _tags_between(self, first: int, last: int) -> Sequence[tuple[int, str]]:
+        start = bisect_left(self.tags, first, key=itemgetter(0))
+        return self.tags[start : bisect_right(self.tags, last, key=itemgetter(0))]
+
+    def _line(self, start: int, end: int) -> str:
+        return re.sub(" +", " ", self.text[start:end]) if self.markup else self.text[start:end]
+
+
+def blocks_of_html(source: str) -> Iterator[str | Block]:
+    """Part HTML into blocks of running text and source to be copied.
+
+    >>> [b if isinstance(b, str) else b.text for b in blocks_of_html("<p>A &amp; <i>B</i></p><pre>x</pre>")]
+    ['<p>', 'A & B', '</p>', '<pre>x</pre>']
+    """
+    text: list[str] = []
+    raw: list[str] = []
+    tags: list[tuple[int, str]] = []
+    slots: dict[int, str] = {}
+    for kind, content in [*_lex(source), ("block", "")]:
+        if kind == "text":
+            for character, written in _characters(content):
+                # What decodes to nothing, or to a character of our private plane, is kept as a tag is.
+                if not character or _FIRST_SLOT <= ord(character) <= _LAST_SLOT:
+                    tags.append((len(text), written))
+                else:
+                    text.append(" " if character in _BREAKS else character)
+                    raw.append(written)
+        elif kind == "kept" and len(slots) <= _LAST_SLOT - _FIRST_SLOT:
+            text.append(chr(_FIRST_SLOT + len(slots)))
+            raw.append(content)
+            slots[_FIRST_SLOT + len(slots)] = content
+        elif kind != "block":
+            tags.append((len(text), content))
+        else:
+            if text or tags:
+                yield Block("".join(text), raw, tags, slots, markup=True)
+                text, raw, tags, slots = [], [], [], {}
+            if content:
+                yield content
+
+
+def place_tags(translation: str, inner: Sequence[str], marks: Sequence[str]) -> list[str] | None:
+    """Cut the translation of a whole sentence at its tags: around the translations of what is in them.
+
+    Return its runs, one more than marks, or None where the place of an element is not beyond doubt.
+
+    >>> place_tags("Hallo, große Welt.", ["große"], ["<b>", "</b>"])
+    ['Hallo, ', 'große', ' Welt.']
+    """
+    if not are_pairs(marks):
+        return None
+    runs, position = [], 0
+    for content in map(str.strip, inner):
+        places = (
+            []
+            if not content
+            else [found.start() for found in re.finditer(rf"(?<!\w){re.escape(content)}(?!\w)", translation)]
+        )
+        if len(places) != 1 or places[0] < position:
+            return None
+        runs += [translation[position : places[0]], content]
+        position = places[0] + len(content)
+    return [*runs, translation[position:]]
+
+
+def are_pairs(marks: Sequence[str]) -> bool:
+    """Tell whether the tags are elements side by side, each with text in it.
+
+    >>> are_pairs(["<i>", "</i>", "<a><b>", "</b></a>"]), are_pairs(["<i>", "<b>", "</b>", "</i>"])
+    (True, False)
+    """
+    return len(marks) % 2 == 0 and all(map(_is_pair, marks[::2], marks[1::2]))
+
+
+def _lex(source: str) -> Iterator[tuple[str, str]]:
+    """Yield (kind, source): "text", a "tag" or a "kept" element within a text, a "block" between texts."""
+    position = 0
+    while match := _TOKEN.search(source, position):
+        if match.start() > position:
+            yield "text", source[position : match.start()]
+        position = match.end()
+        name = (match["name"] or "").lower()
+        inline = bool(match["comment"]) or name in _INLINE
+        if _opens_untranslated(match, name):
+            position = _element_end(source, position, name)
+            yield "kept" if inline else "block", source[match.start() : position]
+        else:
+            yield "tag" if inline else "block", match[0]
+    if position < len(source):
+        yield "text", source[position:]
+
+
+def _characters(source: str) -> Iterator[tuple[str, str]]:
+    """Yield each character of a text with the way it is written.
+
+    >>> list(_characters("a&lt;"))
+    [('a', 'a'), ('<', '&lt;')]
+    """
+    for written in _ENTITY.findall(source):
+        decoded = html.unescape(written)
+        if decoded == written:
+            yield from zip(decoded, written, strict=True)
+        else:
+            yield decoded[:1], written
+            yield from ((character, "") for character in decoded[1:])
+
+
+def _opens_untranslated(match: re.Match[str], name: str) -> bool:
+    if not name or match["slash"] or name in _VOID or match["attributes"].endswith("/"):
+        return False
+    if name in _UNTRANSLATED:
+        return True
+    attributes = {key.lower(): value.strip("\"'") for key, value in _ATTRIBUTE.findall(match["attributes"])}
+    return (
+        attributes.get("translate", "").lower() == "no"
+        or "notranslate" in attributes.get("class", "").split()
+    )
+
+
+def _element_end(source: str, position: int, name: str) -> int:
+    """Find the end of the element `name` whose content begins at `position`; an open one runs to the end."""
+    if name in _RAW_TEXT:
+        closing = re.compile(rf"</{name}(?=[\s/>])[^>]*(?:>|\Z)", re.IGNORECASE).search(source, position)
+        return closing.end() if closing else len(source)
+    depth = 1
+    for match in _TOKEN.finditer(source, position):
+        if (match["name"] or "").lower() == name and not match["attributes"].endswith("/"):
+            depth += -1 if match["slash"] else 1
+            if depth == 0:
+                return match.end()
+    return len(source)
+
+
+def _is_pair(opening: str, closing: str) -> bool:
+    """Tell whether `closing` closes exactly what `opening` opens.
+
+    >>> _is_pair("<a href='#'><b>", "</b></a>")
+    True
+    """
+    opened = [(match["slash"], (match["name"] or "").lower()) for match in _TOKEN.finditer(opening)]
+    closed = [(match["slash"], (match["name"] or "").lower()) for match in _TOKEN.finditer(closing)]
+    names = [name for slash, name in opened if not slash and name and name not in _VOID]
+    return 0 < len(names) == len(opened) and closed == [("/", name) for name in reversed(names)]

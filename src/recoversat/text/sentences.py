@@ -1,0 +1,125 @@
+"""Where sentences begin and end, and where to cut one that is too long; offsets only, no text is changed."""
+
+import re
+import unicodedata
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Iterator, Sequence
+
+import sentencex  # type: ignore[import-untyped]
+
+Range = tuple[int, int]
+
+# A line break or a tab ends a sentence: what stands on two lines, or in two columns, stays on two.
+_LINE = re.compile(r"[^\n\r\t\v\f\x1c-\x1e\x85\u2028\u2029]+")
+_SURROGATE = re.compile(r"[\ud800-\udfff]")
+# The splitter knows the months ("am 3. Oktober") but not "der 2. Weltkrieg" or "im 2. Stock".
+_GERMAN_ORDINAL = re.compile(
+    r"\b(?:de[rmns]|die|das|am|im|vom|zum|zur|beim|ins|ans|jede[rmns]?|[mds]?eine[rmns]?|unsere[rmns]?)"
+    r" +\d{1,3}\. *\Z",
+    re.IGNORECASE,
+)
+# After a clause, after a word, anywhere: the ways to cut, best first.
+_CLAUSE_END = re.compile(r"(?<=[,;:!?…)\]])\s+|\s+(?=[–—(\[])|(?<=[，、；：。！？])")
+_SPACE = re.compile(r"\s+")
+
+
+def sentence_spans(
+    text: str, language: str, *, keep: Sequence[Range] = (), lines: bool = True
+) -> list[Range]:
+    r"""Find the sentences of `text`; between them, before and after there is only white space.
+
+    A line break or a tab always ends a sentence; nothing ever ends one inside a `keep` span,
+    nor where such a span is glued to other text.
+
+    >>> sentence_spans("Hi, Dr. Smith. Bye.\r\n\r\n End", "en")
+    [(0, 14), (15, 19), (24, 27)]
+    """
+    spans = []
+    for start, end in (match.span() for match in _LINE.finditer(text)):
+        cuts = [
+            cut for cut in _sentence_ends(text[start:end], language, start) if not _tears(text, cut, keep)
+        ]
+        for left, right in zip([start, *cuts], [*cuts, end], strict=True):
+            sentence = text[left:right]
+            if core := sentence.strip():
+                left += len(sentence) - len(sentence.lstrip())
+                spans.append((left, left + len(core)))
+    return spans
+
+
+def split_to_fit(text: str, fits: Callable[[str], bool], keep: Sequence[Range] = ()) -> list[str]:
+    """Cut `text` into parts that fit: after clauses if possible, else at spaces, else anywhere but in `keep`.
+
+    The parts joined are the text. A single character or a `keep` span that does not fit is a part even so.
+
+    >>> split_to_fit("one two, three four", lambda part: len(part) <= 10)
+    ['one two, ', 'three four']
+    """
+    if fits(text):
+        return [text]
+    ways = [
+        _allowed_cuts(text, (match.end() for match in _CLAUSE_END.finditer(text)), keep),
+        _allowed_cuts(text, (match.end() for match in _SPACE.finditer(text)), keep),
+        _allowed_cuts(text, range(1, len(text)), keep),
+    ]
+    parts, start = [], 0
+    while start < len(text):
+        end = next((cut for cuts in ways if (cut := _furthest_fit(text, start, cuts, fits))), None)
+        if end is None:
+            end = ways[-1][bisect_right(ways[-1], start)]
+        parts.append(text[start:end])
+        start = end
+    return parts
+
+
+def _sentence_ends(line: str, language: str, offset: int) -> Iterator[int]:
+    """Yield where a sentence ends and another begins, counted from `offset`."""
+    german = language.lower().startswith("de")
+    position = 0
+    for sentence in _segment(line, language)[:-1]:
+        position += len(sentence)
+        if not (german and _GERMAN_ORDINAL.search(line, max(0, position - 40), position)):
+            yield offset + position
+
+
+def _segment(line: str, language: str) -> list[str]:
+    """Cut `line` with the splitter library, or not at all where that library fails."""
+    # sentencex 1.0 takes white space to be one byte long and panics on "B\u00a0."; surrogates are not UTF-8.
+    plain = _SURROGATE.sub("\ufffd", _SPACE.sub(lambda match: " " * len(match[0]), line))
+    try:
+        sentences: list[str] = sentencex.segment(re.split("[-_]", language)[0].lower(), plain)
+    except BaseException as error:  # a Rust panic is no Exception, and no reason to fail a request
+        if type(error).__name__ != "PanicException":
+            raise
+        return [line]
+    return sentences if "".join(sentences) == plain else [line]
+
+
+def _tears(text: str, cut: int, keep: Sequence[Range]) -> bool:
+    """Tell whether `cut` falls into one of the sorted spans, or parts one from what is glued to it."""
+    spaced = text[cut - 1].isspace() or text[cut].isspace()
+    before = bisect_right(keep, cut, key=lambda span: span[0]) - 1
+    if before < 0:
+        return False
+    start, end = keep[before]
+    return start < cut < end or (not spaced and cut in (start, end))
+
+
+def _allowed_cuts(text: str, cuts: Iterable[int], keep: Sequence[Range]) -> list[int]:
+    """Keep the cuts that tear neither a `keep` span nor an accent from its letter; the end is always one."""
+    inner = (cut for cut in cuts if 0 < cut < len(text) and not unicodedata.combining(text[cut]))
+    return [*(cut for cut in inner if not _tears(text, cut, keep)), len(text)]
+
+
+def _furthest_fit(text: str, start: int, cuts: list[int], fits: Callable[[str], bool]) -> int | None:
+    """Find the last cut after `start` up to which the text fits, looking at few and short candidates."""
+    low = bisect_right(cuts, start) - 1  # cuts[low] fits, or lies before the start
+    step = 1
+    while low + step < len(cuts) and fits(text[start : cuts[low + step]]):
+        low += step
+        step *= 2
+    while step > 1:
+        step //= 2
+        if low + step < len(cuts) and fits(text[start : cuts[low + step]]):
+            low += step
+    return cuts[low] if low >= 0 and cuts[low] > start else None

@@ -1,0 +1,110 @@
+"""Checkpoints: a model folder plus the optimizer and where the run stands; written whole, never pickled."""
+
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from recoversat.config import Config
+from recoversat.errors import UserError
+from recoversat.model.weights import fill, read_weights, save_weights
+from recoversat.model_folder import checkpoint_folders, read_config, write_description
+from recoversat.storage import atomic_folder, fingerprint, read_json, write_json
+from recoversat.text.tokenizer import Tokenizer, load_tokenizer
+
+OPTIMIZER, STATE = "optimizer.safetensors", "state.json"
+
+
+@dataclass
+class TrainingState:
+    """Where a training run stands, besides weights and optimizer."""
+
+    update: int = 0
+    best_bleu: float | None = None
+    best_update: int | None = None
+
+
+@dataclass(frozen=True)
+class Checkpoints:
+    """The checkpoints of one run; older ones are pruned."""
+
+    run: Path
+    config: Config
+    tokenizer: Tokenizer
+    facts: dict[str, Any]
+
+    def save(self, model: nn.Module, optimizer: torch.optim.Optimizer, state: TrainingState) -> None:
+        """Write a checkpoint under its final name only when it is complete, then prune."""
+        final = self.run / "checkpoints" / f"step-{state.update:08d}"
+        if not final.exists():
+            with atomic_folder(final) as folder:
+                self._write_model(folder, model, {"step": state.update})
+                save_weights(_optimizer_tensors(model, optimizer), folder, OPTIMIZER)
+                write_json(folder / STATE, vars(state))
+        for old in checkpoint_folders(self.run)[: -self.config.train.keep_checkpoints]:
+            shutil.rmtree(old)
+
+    def save_best(self, model: nn.Module, state: TrainingState) -> None:
+        """Replace the best model so far."""
+        with atomic_folder(self.run / "best", replace=True) as folder:
+            self._write_model(folder, model, {"step": state.update, "validation_bleu": state.best_bleu})
+
+    def resume(self, model: nn.Module, optimizer: torch.optim.Optimizer) -> TrainingState:
+        """Load the newest checkpoint, if there is one, and say where it stands."""
+        newest = checkpoint_folders(self.run)[-1:]
+        if not newest:
+            return TrainingState()
+        fill(model, read_weights(newest[0]), newest[0])
+        _fill_optimizer(model, optimizer, read_weights(newest[0], OPTIMIZER))
+        return TrainingState(**read_json(newest[0] / STATE, "checkpoint"))
+
+    def _write_model(self, folder: Path, model: nn.Module, facts: dict[str, Any]) -> None:
+        write_description(folder, self.config, self.tokenizer, self.facts | facts)
+        save_weights(model.state_dict(), folder)
+
+
+def average_models(folders: list[Path], out: Path, *, replace: bool = False) -> None:
+    """Write the mean of several models of one kind as a new model."""
+    if not folders:
+        raise UserError("nothing to average: name at least one checkpoint")
+    config, facts = read_config(folders[0])
+    vocabulary = _tokenizer_fingerprint(folders[0])
+    total: dict[str, Tensor] = {}
+    for folder in folders:
+        if read_config(folder)[0].model != config.model or _tokenizer_fingerprint(folder) != vocabulary:
+            raise UserError(f"{folder}: another model than {folders[0]}; only checkpoints of one run can be averaged")
+        for name, tensor in read_weights(folder).items():
+            total[name] = total.get(name, torch.zeros((), dtype=torch.float64)) + tensor.double()
+    mean = {name: (tensor / len(folders)).float() for name, tensor in total.items()}
+    with atomic_folder(out, replace=replace) as folder:
+        write_description(
+            folder, config, load_tokenizer(folders[0]), facts | {"averaged": [path.name for path in folders]}
+        )
+        save_weights(mean, folder)
+
+
+def _tokenizer_fingerprint(folder: Path) -> str:
+    return fingerprint(*sorted([*folder.glob("tokenizer.model"), *folder.glob("vocabulary.txt")]))
+
+
+def _optimizer_tensors(model: nn.Module, optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
+    return {
+        f"{name}:{key}": torch.as_tensor(value)
+        for name, parameter in model.named_parameters()
+        for key, value in optimizer.state.get(parameter, {}).items()
+    }
+
+
+def _fill_optimizer(model: nn.Module, optimizer: torch.optim.Optimizer, tensors: dict[str, Tensor]) -> None:
+    parameters = dict(model.named_parameters())
+    for full_name, value in tensors.items():
+        name, key = full_name.rsplit(":", 1)
+        if name not in parameters:
+            raise UserError(f"{OPTIMIZER}: {name} is not a part of this model")
+        parameter = parameters[name]
+        # Adam counts its steps on the CPU unless it is fused
+        on_cpu = key == "step" and not optimizer.defaults.get("fused")
+        optimizer.state[parameter][key] = value if on_cpu else value.to(parameter.device)

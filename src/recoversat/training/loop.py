@@ -1,0 +1,294 @@
+"""Training, from a prepared corpus to the best checkpoint, in one function to read: `train`."""
+
+import json
+import signal
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.utils.data import DataLoader
+
+from recoversat.config import Config, to_yaml
+from recoversat.data.batching import Batch, Batches, random_prob_at
+from recoversat.data.corpus import Corpus
+from recoversat.errors import UserError
+from recoversat.model.build import Model, build_model
+from recoversat.model.weights import start_from_teacher
+from recoversat.model_folder import resolve_model
+from recoversat.progress import progress
+from recoversat.randomness import derived_seed
+from recoversat.storage import write_text
+from recoversat.training.checkpoint import Checkpoints, TrainingState
+from recoversat.training.loss import Loss, smoothed_cross_entropy
+from recoversat.training.processes import Processes, join_processes
+from recoversat.training.run_folder import claim_run, cut_log
+from recoversat.training.schedules import learning_rate
+
+Validate = Callable[[Model], float]  # returns BLEU
+
+
+@dataclass(frozen=True)
+class Initialisation:
+    """Where a student starts: parts of a trained teacher."""
+
+    teacher: Path
+    parts: tuple[str, ...]
+
+
+def start_point(teacher: Path | None, with_decoder: bool = False) -> Initialisation | None:
+    """Start from a teacher's encoder and shared embeddings, as the paper does, or from its decoder too."""
+    if teacher is None:
+        return None
+    parts = ("encoder.", "embedding.", *(("decoder.",) if with_decoder else ()))
+    return Initialisation(resolve_model(teacher), parts)
+
+
+def train(
+    config: Config,
+    corpus: Corpus,
+    run: Path,
+    *,
+    validate: Validate | None = None,
+    start_from: Initialisation | None = None,
+    device: str = "auto",
+    force: bool = False,
+    quiet: bool = False,
+) -> TrainingState:
+    """Train until `config.train.steps`; started again after a kill it continues exactly where it was."""
+    with join_processes(device) as processes, _stop_on_signal() as stop:
+        config = config.model_copy(update={"data": corpus.config, "model": _with_vocabulary(config, corpus)})
+        facts = {"corpus": corpus.fingerprint, "initialised_from": str(start_from.teacher.name) if start_from else None}
+        if processes.is_main:
+            claim_run(run, config, facts, force=force)
+            write_text(run / "config.yaml", to_yaml(config))
+        processes.wait()
+        trainer = _Trainer(config, processes, start_from)
+        checkpoints = Checkpoints(run, config, corpus.tokenizer, facts)
+        state = checkpoints.resume(trainer.model, trainer.optimizer)
+        batches = Batches.of(corpus.train, config.train, corpus.tokenizer.word_ends, processes.rank, processes.world)
+        log = _Log(run, config, state.update, processes.is_main)
+        with progress("train", config.train.steps, state.update, quiet or not processes.is_main) as bar:
+            for update, share in zip(
+                range(state.update, config.train.steps), _load(batches, state.update), strict=True
+            ):
+                log.add(update, trainer.update(update, share), sum(batch.n_target_tokens for batch in share))
+                state.update = update + 1
+                bar.advance(1, log.flush_if_due(state, trainer.device))
+                stopping = stop.asked
+                if _due(state.update, config.train.validate_every, config.train.steps) and not stopping:
+                    _validate(trainer.model, validate, state, checkpoints, log, processes)
+                if stopping or _due(state.update, config.train.save_every, config.train.steps):
+                    log.flush(state)
+                    if processes.is_main:
+                        checkpoints.save(trainer.model, trainer.optimizer, state)
+                    processes.wait()
+                if stopping:
+                    raise UserError(f"stopped at update {state.update}; the same command continues from there")
+        return state
+
+
+class _Trainer:
+    """Model and optimizer, and what one update does to them."""
+
+    def __init__(self, config: Config, processes: Processes, start_from: Initialisation | None) -> None:
+        self.config, self.processes, self.device = config, processes, processes.device
+        torch.manual_seed(derived_seed(config.train.seed))
+        model = build_model(config.model)
+        if start_from:
+            start_from_teacher(model, start_from.teacher, start_from.parts)
+        self.model = model.to(self.device).train()
+        on_gpu = self.device.type == "cuda"
+        self.optimizer = torch.optim.AdamW(
+            self.model.parameters(), lr=0.0, betas=(0.9, config.train.adam_beta2), eps=1e-9,
+            weight_decay=config.train.weight_decay, fused=on_gpu,
+        )  # fmt: skip
+        self.bf16 = config.train.precision == "bf16" or (config.train.precision == "auto" and on_gpu)
+        compiled = on_gpu if config.train.compile == "auto" else config.train.compile
+        if compiled:  # layer by layer: all layers of a kind share one compiled function
+            for layer in [*self.model.encoder.layers, *self.model.decoder.layers]:
+                layer.compile()
+        if on_gpu:
+            torch.set_float32_matmul_precision("high")
+
+    def update(self, update: int, share: list[Batch]) -> Tensor:
+        """Do one optimizer step; return (smoothed loss, nll, labels), summed over all processes."""
+        torch.manual_seed(derived_seed(self.config.train.seed, update, self.processes.rank))  # dropout's address
+        for group in self.optimizer.param_groups:
+            group["lr"] = learning_rate(self.config.train, self.config.model.d_model, update)
+        totals = torch.zeros(3, device=self.device)
+        for batch in share:
+            loss = self._loss(batch.to(self.device))
+            loss.smoothed.backward()
+            totals += torch.stack([loss.smoothed.detach(), loss.nll, loss.n_labels])
+        gradients = [p.grad if p.grad is not None else torch.zeros_like(p) for p in self.model.parameters()]
+        self.processes.sum([*gradients, totals])
+        torch._foreach_div_(gradients, totals[2])  # normalised by the labels of the whole update
+        if self.config.train.clip_norm is not None:
+            nn.utils.clip_grad_norm_(self.model.parameters(), self.config.train.clip_norm)
+        self.optimizer.step()
+        self.optimizer.zero_grad(set_to_none=True)
+        return totals
+
+    def _loss(self, batch: Batch) -> Loss:
+        with torch.autocast(self.device.type, torch.bfloat16, enabled=self.bf16):
+            hidden = self.model(
+                batch.src_tokens, batch.src_positions, batch.src_sentence,
+                batch.tokens, batch.steps, batch.segments, batch.sentence,
+            )  # fmt: skip
+            return smoothed_cross_entropy(
+                hidden, self.model.embedding.weight, batch.labels, self.config.train.label_smoothing
+            )
+
+
+@dataclass
+class _Log:
+    """The log of a run: one JSON line an update, TensorBoard, and a stop when the loss is not finite."""
+
+    run: Path
+    config: Config
+    first_update: int
+    is_main: bool
+    pending: list[tuple[int, Tensor, int]] = field(default_factory=list)
+    since: float = field(default_factory=time.monotonic)
+
+    def __post_init__(self) -> None:
+        self.writer: Any = None
+        if not self.is_main:
+            return
+        cut_log(self.run / "log.jsonl", self.first_update)
+        if self.config.train.tensorboard:
+            from torch.utils.tensorboard import SummaryWriter
+
+            self.writer = SummaryWriter(str(self.run / "tensorboard"), purge_step=self.first_update)
+
+    def add(self, update: int, totals: Tensor, n_tokens: int) -> None:
+        self.pending.append((update, totals, n_tokens))
+
+    def flush_if_due(self, state: TrainingState, device: torch.device) -> str:
+        """Write pending updates when it is time (each update on a CPU, where asking costs nothing)."""
+        due = _due(state.update, self.config.train.log_every, self.config.train.steps)
+        return self.flush(state) if due else (self._check(self.pending[-1:]) if device.type == "cpu" else "")
+
+    def flush(self, state: TrainingState) -> str:
+        """Write what is pending and return a note for the progress bar."""
+        if not self.pending:
+            return ""
+        self._check(self.pending)
+        seconds = time.monotonic() - self.since
+        rate = sum(n for _, _, n in self.pending) / max(seconds, 1e-9)
+        lines = [self._line(update, totals, rate) for update, totals, _ in self.pending]
+        if self.is_main:
+            with open(self.run / "log.jsonl", "a", encoding="utf-8") as stream:
+                stream.writelines(json.dumps(line) + "\n" for line in lines)
+        if self.writer:
+            for name in ("loss", "nll", "learning_rate", "random_prob", "tokens_per_second"):
+                self.writer.add_scalar(name, lines[-1][name], lines[-1]["step"])
+        self.pending, self.since = [], time.monotonic()
+        return f"loss {lines[-1]['loss']:.3f}  {rate:,.0f} tokens/s"
+
+    def validation(self, update: int, bleu: float) -> None:
+        """Note a BLEU score; the time it took is not training time."""
+        if self.is_main:
+            with open(self.run / "log.jsonl", "a", encoding="utf-8") as stream:
+                stream.write(json.dumps({"step": update, "validation_bleu": bleu}) + "\n")
+        if self.writer:
+            self.writer.add_scalar("validation_bleu", bleu, update)
+        self.since = time.monotonic()
+
+    def _line(self, update: int, totals: Tensor, rate: float) -> dict[str, float]:
+        smoothed, nll, n_labels = totals.tolist()
+        return {
+            "step": update + 1,
+            "loss": smoothed / n_labels,
+            "nll": nll / n_labels,
+            "learning_rate": learning_rate(self.config.train, self.config.model.d_model, update),
+            "random_prob": random_prob_at(self.config.train, update),
+            "tokens_per_second": round(rate),
+        }
+
+    def _check(self, pending: list[tuple[int, Tensor, int]]) -> str:
+        for update, totals, _ in pending:
+            if not torch.isfinite(totals).all():
+                raise UserError(
+                    f"the loss is not finite at update {update + 1}; stopped, the last checkpoint in "
+                    f"{self.run / 'checkpoints'} is good. Try a lower train.learning_rate, more train.warmup "
+                    "or train.clip_norm=1"
+                )
+        return ""
+
+
+def _validate(
+    model: Model,
+    validate: Validate | None,
+    state: TrainingState,
+    checkpoints: Checkpoints,
+    log: _Log,
+    processes: Processes,
+) -> None:
+    """Let the main process measure BLEU and keep the best model."""
+    if validate is None:
+        return
+    log.flush(state)
+    if processes.is_main:
+        model.eval()
+        bleu = validate(model)
+        model.train()
+        log.validation(state.update, bleu)
+        if state.best_bleu is None or bleu > state.best_bleu:
+            state.best_bleu, state.best_update = bleu, state.update
+            checkpoints.save_best(model, state)
+    processes.wait()
+
+
+def _load(batches: Batches, first: int) -> Iterator[list[Batch]]:
+    """Divide and pack ahead of the training, in worker processes where the config asks for them."""
+    workers = batches.config.workers
+    loader: DataLoader[list[Batch]] = DataLoader(
+        batches,  # type: ignore[arg-type]
+        batch_size=None,
+        sampler=range(first, batches.config.steps),
+        num_workers=workers,
+        prefetch_factor=4 if workers else None,
+        collate_fn=_as_it_is,
+    )
+    return iter(loader)
+
+
+def _as_it_is(share: list[Batch]) -> list[Batch]:
+    return share
+
+
+def _with_vocabulary(config: Config, corpus: Corpus) -> Any:
+    return config.model.model_copy(update={"vocab_size": corpus.tokenizer.size})
+
+
+def _due(update: int, every: int, total: int) -> bool:
+    return update % every == 0 or update == total
+
+
+@dataclass
+class _StopSign:
+    asked: bool = False
+
+    def ask(self, signum: int, frame: FrameType | None) -> None:
+        if self.asked:  # the second time in a row is meant
+            raise KeyboardInterrupt
+        self.asked = True
+
+
+@contextmanager
+def _stop_on_signal() -> Iterator[_StopSign]:
+    """Turn Ctrl-C and a polite kill into a checkpoint and a clean stop."""
+    sign = _StopSign()
+    before = {number: signal.signal(number, sign.ask) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield sign
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

@@ -1,0 +1,56 @@
+"""One training run over one or several processes (`torchrun`); with one process nothing is sent."""
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, distributed
+
+
+@dataclass(frozen=True)
+class Processes:
+    """This process's place among its peers."""
+
+    rank: int
+    world: int
+    device: torch.device
+
+    @property
+    def is_main(self) -> bool:
+        """Say whether this process writes files and talks."""
+        return self.rank == 0
+
+    def sum(self, tensors: list[Tensor]) -> None:
+        """Replace each tensor by its sum over all processes, in one message."""
+        if self.world == 1:
+            return
+        flat = torch.cat([tensor.reshape(-1).float() for tensor in tensors])
+        distributed.all_reduce(flat)
+        at = 0
+        for tensor in tensors:
+            tensor.copy_(flat[at : at + tensor.numel()].view_as(tensor))
+            at += tensor.numel()
+
+    def wait(self) -> None:
+        """Wait until every process has come here."""
+        if self.world > 1:
+            distributed.barrier()
+
+
+@contextmanager
+def join_processes(device: str) -> Iterator[Processes]:
+    """Join the group that torchrun started, if it did, and leave it at the end."""
+    world = int(os.environ.get("WORLD_SIZE", "1"))
+    rank = int(os.environ.get("RANK", "0"))
+    kind = device if device != "auto" else ("cuda" if torch.cuda.is_available() else "cpu")
+    if kind == "cuda" and world > 1:
+        torch.cuda.set_device(int(os.environ.get("LOCAL_RANK", "0")))
+    if world > 1:
+        distributed.init_process_group("nccl" if kind.startswith("cuda") else "gloo")
+    try:
+        yield Processes(rank, world, torch.device(kind))
+    finally:
+        if world > 1:
+            distributed.destroy_process_group()

@@ -1,0 +1,65 @@
+"""A training run's folder: whose it is, and a log that never tells of updates that were lost."""
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+from recoversat.config import Config
+from recoversat.errors import UserError
+from recoversat.storage import read_json, sweep_partial, write_json, write_text
+
+RUN = "run.json"
+
+# settings that may change between two starts of a run without changing what it computes
+_HARMLESS = {"workers", "log_every", "save_every", "validate_every", "keep_checkpoints", "tensorboard", "compile"}
+
+
+def claim_run(run: Path, config: Config, facts: dict[str, Any], *, force: bool) -> None:
+    """Make the folder this run's own, or check that it is; `force` starts over."""
+    if force and run.exists():
+        if any(run.iterdir()) and not (run / RUN).is_file():
+            raise UserError(f"{run} holds something that is not a training run; it is left alone")
+        shutil.rmtree(run)
+    if run.exists() and any(run.iterdir()) and not (run / RUN).is_file():
+        raise UserError(f"{run} exists and is not a training run; choose another folder")
+    run.mkdir(parents=True, exist_ok=True)
+    sweep_partial(run)
+    (run / "checkpoints").mkdir(exist_ok=True)
+    sweep_partial(run / "checkpoints")
+    identity = _identity(config, facts)
+    if not (run / RUN).is_file():
+        write_json(run / RUN, identity)
+        return
+    before = read_json(run / RUN, "training run")
+    changed = [
+        f"{key}: {before.get(key)!r} -> {value!r}" for key, value in identity.items() if before.get(key) != value
+    ]
+    if changed:
+        raise UserError(
+            f"{run} was started with other settings; use another folder, or --force to start over\n  "
+            + "\n  ".join(changed)
+        )
+
+
+def cut_log(log: Path, last_update: int) -> None:
+    """Drop lines about updates after the checkpoint that training continues from."""
+    if not log.is_file():
+        return
+    kept = []
+    for line in log.read_text(encoding="utf-8").splitlines():
+        try:
+            if json.loads(line)["step"] <= last_update:
+                kept.append(line)
+        except (json.JSONDecodeError, KeyError):
+            continue  # the half line of a killed process
+    write_text(log, "".join(f"{line}\n" for line in kept))
+
+
+def _identity(config: Config, facts: dict[str, Any]) -> dict[str, Any]:
+    identity = dict(facts)
+    for section in ("model", "train"):
+        for key, value in getattr(config, section).model_dump().items():
+            if key not in _HARMLESS:
+                identity[f"{section}.{key}"] = value
+    return identity

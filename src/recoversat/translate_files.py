@@ -1,0 +1,67 @@
+"""Translate files and streams line by line, in bounded memory, with one line out for each line in."""
+
+import json
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from itertools import chain, tee
+from pathlib import Path
+from typing import IO, Any
+
+from recoversat.errors import UserError
+from recoversat.progress import progress
+from recoversat.storage import atomic_file, decoded_lines, lines_of
+from recoversat.translator import Translator
+
+
+def translate_lines(
+    translator: Translator,
+    files: list[Path],
+    out: Path | None,
+    *,
+    segments: int | None,
+    batch_size: int,
+    jsonl: bool,
+) -> None:
+    """Translate files (or standard input) to a file (whole or not at all) or standard output."""
+    with _output(out) as stream, progress("translate", quiet=out is None and sys.stdout.isatty()) as bar:
+        lines = _input(files)
+        records, keep = tee(_records(lines)) if jsonl else (None, None)
+        texts = (record["text"] for record in records) if records is not None else lines
+        translations = translator.translate_iterable(texts, segments=segments, batch_size=batch_size, done=bar.advance)
+        for translation in translations:
+            if keep is None:
+                stream.write(translation.text + "\n")
+            else:
+                stream.write(json.dumps(next(keep) | {"translation": translation.text}, ensure_ascii=False) + "\n")
+        stream.flush()
+
+
+def _input(files: list[Path]) -> Iterator[str]:
+    if files:
+        return chain.from_iterable(lines_of(path) for path in files)
+    return decoded_lines(sys.stdin.buffer, "standard input")
+
+
+@contextmanager
+def _output(out: Path | None) -> Iterator[IO[str]]:
+    if out is None:
+        if hasattr(sys.stdout, "reconfigure"):
+            sys.stdout.reconfigure(encoding="utf-8", newline="\n")
+        yield sys.stdout
+        return
+    with atomic_file(out) as scratch, open(scratch, "w", encoding="utf-8", newline="\n") as stream:
+        yield stream
+
+
+def _records(lines: Iterator[str]) -> Iterator[dict[str, Any]]:
+    for number, line in enumerate(lines, 1):
+        try:
+            record = json.loads(line)
+        except json.JSONDecodeError as error:
+            raise UserError(f"line {number}: not JSON ({error.msg})") from None
+        if not isinstance(record, dict) or not isinstance(record.get("text"), str):
+            raise UserError(f'line {number}: expected an object with a "text", e.g. {{"text": "Hello"}}')
+        if "\n" in record["text"]:
+            raise UserError(f'line {number}: "text" holds a line break; give one line an object')
+        yield record

@@ -1,0 +1,1 @@
+"""A package, so that test files may be named after the modules they test."""

@@ -1,0 +1,264 @@
+"""The one-step baseline: its copy rule, its packing, and that it can learn."""
+
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+import torch
+from torch.nn import functional as F  # noqa: N812
+
+from recoversat.config import ModelConfig, TrainConfig
+from recoversat.data.batching import Batch, Batches
+from recoversat.data.corpus import ParallelSentences, Sentences
+from recoversat.decoding.oneshot import decode_lengths, decode_once
+from recoversat.engines.nat_engine import TorchNatEngine
+from recoversat.engines.scoring import score_pairs
+from recoversat.model.nat import (
+    MAX_LENGTH_CHANGE,
+    NatTransformer,
+    copied_places,
+    length_classes,
+    predicted_lengths,
+)
+from recoversat.model.transformer import Transformer
+from recoversat.training.nat_loss import length_loss, nat_loss, nat_rows
+from recoversat.vocab import EOS, N_SPECIAL, PAD
+
+V = 25
+CPU = torch.device("cpu")
+CONFIG = ModelConfig(
+    kind="nat",
+    d_model=32,
+    d_hidden=64,
+    n_heads=4,
+    encoder_layers=2,
+    decoder_layers=2,
+    dropout=0.0,
+    vocab_size=V,
+)
+
+
+def opinionated(seed: int) -> NatTransformer:
+    """Make a random model whose outputs depend strongly on their inputs."""
+    torch.manual_seed(seed)
+    model = NatTransformer(CONFIG).eval()
+    for parameter in model.parameters():
+        if parameter.dim() > 1:
+            parameter.data.mul_(8.0)
+    return model
+
+
+def random_pairs(n: int, seed: int) -> tuple[list[list[int]], list[list[int]]]:
+    rng = np.random.default_rng(seed)
+    sides = rng.integers(1, 10, size=(2, n))
+    src, tgt = ([rng.integers(N_SPECIAL, V, size=k).tolist() for k in side] for side in sides)
+    return src, tgt
+
+
+def packed(src: list[list[int]], tgt: list[list[int]]) -> Batch:
+    """Take the real road of training: K = 1, all sentences in one update, packed into lines."""
+    pairs = ParallelSentences(Sentences.of(src), Sentences.of(tgt))
+    config = TrainConfig(segments=1, batch_tokens=sum(map(len, tgt)), steps=10)
+    (batch,) = Batches.of(pairs, config, lambda ids: np.ones(len(ids), dtype=bool))[0]
+    return batch
+
+
+def one_by_one(src: list[list[int]], tgt: list[list[int]]) -> Iterator[Batch]:
+    """Lay each sentence into a line of its own, written by hand."""
+    for source, target in zip(src, tgt, strict=True):
+        n_src, n_tgt = torch.arange(len(source))[None], torch.arange(len(target))[None]
+        yield Batch(
+            src_tokens=torch.tensor([source]), src_positions=n_src, src_sentence=torch.ones_like(n_src),
+            tokens=torch.zeros_like(n_tgt), labels=torch.tensor([target]), steps=n_tgt,
+            segments=torch.zeros_like(n_tgt), sentence=torch.ones_like(n_tgt), n_target_tokens=len(target),
+        )  # fmt: skip
+
+
+def run(model: NatTransformer, batch: Batch) -> tuple[torch.Tensor, torch.Tensor]:
+    hidden, lengths = model(batch.src_tokens, batch.src_positions, batch.src_sentence, batch.steps, batch.sentence)
+    return hidden, lengths
+
+
+@pytest.mark.parametrize(
+    ("n_src", "n_tgt", "places"),
+    [
+        (4, 4, [0, 1, 2, 3]),
+        (2, 4, [0, 1, 1, 1]),  # 0, 0.5, 1, 1.5: halves go up, the last may not leave the source
+        (6, 3, [0, 2, 4]),
+        (5, 3, [0, 2, 3]),  # 0, 1.67, 3.33
+        (1, 3, [0, 0, 0]),
+    ],
+)
+def test_the_source_is_copied_uniformly(n_src: int, n_tgt: int, places: list[int]) -> None:
+    src, tgt = torch.arange(n_src)[None], torch.arange(n_tgt)[None]
+    assert copied_places(src, torch.ones_like(src), tgt, torch.ones_like(tgt)).tolist() == [places]
+
+
+def test_sentences_of_a_line_copy_only_from_themselves_in_any_order_of_places() -> None:
+    src_sentence, src_positions = torch.tensor([[2, 2, 2, 1, 1, 0]]), torch.tensor([[2, 1, 0, 0, 1, 0]])
+    sentence, steps = torch.tensor([[1, 2, 1, 2, 0]]), torch.tensor([[1, 0, 0, 1, 0]])
+    places = copied_places(src_positions, src_sentence, steps, sentence)[0, :4]
+    assert places.tolist() == [4, 2, 3, 0]  # position 1 of 1, 0 of 2, 0 of 1, round(1.5) = 2 of 2
+
+
+def test_dropping_eos_rows_leaves_one_row_a_target_token() -> None:
+    src, tgt = random_pairs(12, seed=0)
+    before = packed(src, tgt)
+    after = nat_rows(before)
+    assert (before.labels == EOS).sum() == 12
+    assert not (after.labels == EOS).any()
+    assert sorted(after.labels[after.sentence > 0].tolist()) == sorted(token for line in tgt for token in line)
+    assert (after.labels[after.sentence == 0] == PAD).all()
+    assert (after.steps[before.labels != EOS] == before.steps[before.labels != EOS]).all()
+    tensors = nat_rows(before.to(CPU))
+    assert (tensors.labels.numpy() == after.labels).all()
+    assert (tensors.sentence.numpy() == after.sentence).all()
+
+
+def test_the_packed_loss_is_the_sum_over_sentences() -> None:
+    model = opinionated(0)
+    src, tgt = random_pairs(30, seed=1)
+    batch = nat_rows(packed(src, tgt)).to(CPU)
+    assert batch.sentence.max() > 1  # several sentences share a line
+    with torch.no_grad():
+        together = nat_loss(*run(model, batch), model.embedding.weight, batch, 0.1)
+        apart = [nat_loss(*run(model, one), model.embedding.weight, one, 0.1) for one in one_by_one(src, tgt)]
+    assert together.n_labels == sum(one.n_labels for one in apart) == sum(map(len, tgt)) + 30
+    assert float(together.smoothed) == pytest.approx(sum(float(one.smoothed) for one in apart), rel=1e-4)
+    assert float(together.nll) == pytest.approx(sum(float(one.nll) for one in apart), rel=1e-4)
+
+
+@torch.no_grad()
+def test_the_loss_is_tokens_plus_lengths() -> None:
+    model = opinionated(1)
+    src, tgt = [[7, 8, 9]], [[10, 11]]
+    (batch,) = one_by_one(src, tgt)
+    hidden, lengths = run(model, batch)
+    tokens = F.cross_entropy(model.logits(hidden)[0], torch.tensor(tgt[0]), reduction="sum")
+    length = F.cross_entropy(lengths[0, :1], torch.tensor([MAX_LENGTH_CHANGE - 1]))
+    loss = nat_loss(hidden, lengths, model.embedding.weight, batch, 0.0)
+    assert float(loss.smoothed) == pytest.approx(float(tokens + length), rel=1e-5)
+    assert int(loss.n_labels) == 3
+
+
+def test_the_length_of_a_packed_sentence_comes_from_its_own_source_alone() -> None:
+    model = opinionated(2)
+    src, tgt = random_pairs(20, seed=3)
+    batch = nat_rows(packed(src, tgt)).to(CPU)
+    with torch.inference_mode():
+        _, together = run(model, batch)
+        apart = {tuple(one.src_tokens[0].tolist()): run(model, one)[1][0, 0] for one in one_by_one(src, tgt)}
+    found = 0
+    for line, numbers in enumerate(batch.src_sentence):
+        for number in range(1, int(numbers.max()) + 1):
+            source = tuple(batch.src_tokens[line][numbers == number].tolist())
+            torch.testing.assert_close(together[line, number - 1], apart[source], atol=1e-4, rtol=1e-4)
+            found += 1
+    assert found == 20
+
+
+def test_lines_without_a_sentence_cost_nothing() -> None:
+    logits = torch.randn(2, 3, 2 * MAX_LENGTH_CHANGE + 1)
+    one, none = torch.tensor([[1, 1, 1]]), torch.zeros(1, 3, dtype=torch.long)
+    loss, n = length_loss(logits, torch.cat([one, none]), torch.cat([one, none]))
+    assert int(n) == 1
+    assert float(loss) == pytest.approx(float(F.cross_entropy(logits[0, :1], torch.tensor([MAX_LENGTH_CHANGE]))))
+
+
+def test_lengths_become_classes_and_back() -> None:
+    src = torch.tensor([10, 10, 10, 3])
+    tgt = torch.tensor([10, 4, 60, 1])
+    logits = F.one_hot(length_classes(src, tgt), 2 * MAX_LENGTH_CHANGE + 1).float()
+    assert predicted_lengths(logits, src).tolist() == tgt.tolist()
+    assert length_classes(torch.tensor([1, 500]), torch.tensor([500, 1])).tolist() == [
+        2 * MAX_LENGTH_CHANGE,
+        0,
+    ]
+    shrinks = F.one_hot(torch.tensor([0]), 2 * MAX_LENGTH_CHANGE + 1).float()
+    assert predicted_lengths(shrinks, torch.tensor([5])).tolist() == [1]
+
+
+def test_every_position_sees_every_other() -> None:
+    model = opinionated(3)
+    (batch,) = one_by_one([[7, 8, 9, 10]], [[11, 12, 13, 14]])
+    with torch.inference_mode():
+        memory = model.encode(batch.src_tokens, batch.src_positions, batch.src_sentence)
+        rest = (batch.src_positions, batch.src_sentence, batch.steps, batch.sentence, memory)
+        before = model.decode(batch.src_tokens, *rest)
+        after = model.decode(torch.tensor([[7, 8, 9, 20]]), *rest)  # only the last position's input changes
+    assert (before - after).abs().amax(dim=-1).min() > 1e-3
+
+
+def test_a_teachers_encoder_and_embedding_fit() -> None:
+    teacher = Transformer(CONFIG).state_dict()
+    shared = {name for name in teacher if name.startswith(("encoder.", "embedding."))}
+    own = NatTransformer(CONFIG).state_dict()
+    assert shared <= own.keys()
+    assert all(own[name].shape == teacher[name].shape for name in shared)
+    assert {name for name in teacher if name.startswith("decoder.")} <= own.keys()
+
+
+@pytest.mark.parametrize("size", [1, 2, 5, 30])
+def test_sentences_do_not_notice_their_batch(size: int) -> None:
+    engine = TorchNatEngine(opinionated(4), CPU)
+    sources, _ = random_pairs(30, seed=5)
+    whole = engine.start(sources).write(np.arange(30), np.arange(30) % 9 + 1)
+    predicted = engine.start(sources).lengths()
+    order = np.random.default_rng(size).permutation(30)
+    for first in range(0, 30, size):
+        batch = order[first : first + size]
+        writer = engine.start([sources[i] for i in batch])
+        written = writer.write(np.arange(len(batch)), batch % 9 + 1)
+        assert written.tokens == [whole.tokens[i] for i in batch]
+        for at, log_probs in zip(batch, written.log_probs, strict=True):
+            assert log_probs == pytest.approx(whole.log_probs[at], abs=1e-4)
+        assert writer.lengths().tolist() == predicted[batch].tolist()
+
+
+def test_special_tokens_are_never_written() -> None:
+    model = opinionated(6)
+    model.embedding.weight.data[:N_SPECIAL] *= 5.0
+    sources, _ = random_pairs(20, seed=7)
+    batch = next(one_by_one(sources[:1], [[9, 9]]))
+    with torch.inference_mode():
+        liked = model.logits(run(model, batch)[0]).argmax(dim=-1)
+    assert (liked < N_SPECIAL).any()  # left to itself it would write them
+    written = TorchNatEngine(model, CPU).start(sources).write(np.arange(20), np.full(20, 6))
+    assert all(len(line) == 6 and min(line) >= N_SPECIAL for line in written.tokens)
+
+
+def test_a_tiny_nat_learns_to_copy_and_to_shorten() -> None:
+    """Targets are the source without its last token: both the tokens and the length must be learnt."""
+    torch.manual_seed(0)
+    rng = np.random.default_rng(8)
+    src = [rng.integers(N_SPECIAL, V, size=n).tolist() for n in rng.integers(3, 8, size=48)]
+    tgt = [source[:-1] for source in src]
+    batch = nat_rows(packed(src, tgt)).to(CPU)
+    model = NatTransformer(CONFIG)
+    optimizer = torch.optim.Adam(model.parameters(), lr=3e-3)
+    for _ in range(150):
+        loss = nat_loss(*run(model, batch), model.embedding.weight, batch, 0.0)
+        optimizer.zero_grad()
+        (loss.smoothed / loss.n_labels).backward()
+        optimizer.step()
+    results = decode_once(TorchNatEngine(model, CPU).start(src))
+    assert sum(result.tokens == target for result, target in zip(results, tgt, strict=True)) >= 46
+
+
+def test_length_parallel_decoding_with_a_real_teacher_takes_its_favourite() -> None:
+    torch.manual_seed(9)
+    teacher = Transformer(CONFIG)
+    sources, _ = random_pairs(6, seed=10)
+
+    def score(src: list[list[int]], tgt: list[list[int]]) -> list[float]:
+        return [one.log_prob for one in score_pairs(teacher, list(zip(src, tgt, strict=True)))]
+
+    engine = TorchNatEngine(opinionated(11), CPU)
+    results = decode_lengths(engine.start(sources), sources, score, n_lengths=5)
+    for source, result in zip(sources, results, strict=True):
+        writer = engine.start([source])
+        first = max(int(writer.lengths()[0]) - 2, 1)
+        written = writer.write(np.zeros(5, dtype=np.int64), np.arange(first, first + 5)).tokens
+        means = [s.log_prob / len(s.token_log_probs) for s in score_pairs(teacher, [(source, t) for t in written])]
+        assert result.tokens == written[int(np.argmax(means))]
+        assert result.teacher_score == pytest.approx(max(means), abs=1e-4)

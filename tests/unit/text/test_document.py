@@ -1,0 +1,291 @@
+"""Whole texts through hostile translators: what must survive does, all else is the translator's."""
+
+import re
+from collections import Counter
+from collections.abc import Callable
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from recoversat.text.document import SplitSentence, translate_document, translate_documents
+from recoversat.text.markup import Block, blocks_of_html
+from recoversat.text.placeholders import hard_texts
+
+Fake = Callable[[str], str]
+
+HOSTILE: dict[str, Fake] = {
+    "identity": lambda text: text,
+    "upper": str.upper,
+    "nothing": lambda text: "",
+    "twice": lambda text: f"{text} {text}",
+    "lines": lambda text: f"\n{text}\r\n\r\n{text}\u2028",
+    "no digits": lambda text: re.sub(r"\d", "", text),
+    "backwards": lambda text: " ".join(reversed(text.split())),
+    "invents": lambda text: f"{text} {{{{evil}}}} %s <b>😀</b> https://evil.org",
+    "mangles": lambda text: re.sub(r"[^\w\s]", "", text).replace(" ", ""),
+}
+
+
+def batch(fake: Fake) -> Callable[[list[str]], list[str]]:
+    """Make a translator of strings one of lists, and check what it is given."""
+
+    def translate(texts: list[str]) -> list[str]:
+        assert texts
+        assert len(set(texts)) == len(texts)
+        for text in texts:
+            assert text == text.strip() != ""
+            assert len(text.splitlines()) == 1
+        return [fake(text) for text in texts]
+
+    return translate
+
+
+def upper(text: str, format: str = "text", **limits: object) -> str:
+    return translate_document(text, batch(str.upper), language="en", format=format, **limits).text  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("format", ["text", "html"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        " ",
+        "\n",
+        " \t\r\n\n ",
+        "\u00a0",
+        "…",
+        "---\n***",
+        "12.5",
+        "{name}",
+        "😀 😀",
+        "https://x.org/Abc",
+        "\ufeff",
+    ],
+)
+def test_without_words_nothing_is_translated(text: str, format: str) -> None:
+    def refuse(texts: list[str]) -> list[str]:
+        raise AssertionError(texts)
+
+    assert translate_document(text, refuse, language="en", format=format).text == text  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("One.  Two.", "ONE.  TWO."),
+        ("  One.\tTwo.\r\n\r\n\r\nthree \n", "  ONE.\tTWO.\r\n\r\n\r\nTHREE \n"),
+        ("a\rb\x0bc\u2029d", "A\rB\x0bC\u2029D"),
+        ("- one\n- two\n  1. three", "- ONE\n- TWO\n  1. THREE"),
+        ("Hi {name}, see https://x.org/Abc. Bye 😀", "HI {name}, SEE https://x.org/Abc. BYE 😀"),
+        ("%1$s has %2$d of a@b.org", "%1$s HAS %2$d OF a@b.org"),
+        ("Use {{ a. b }} now. Then go.", "USE {{ a. b }} NOW. THEN GO."),
+        ("on 2026-11-15 at 1,500.75", "ON 2026-11-15 AT 1,500.75"),
+        ("bad \ud800 text", "BAD \ud800 TEXT"),
+    ],
+)
+def test_plain_text(text: str, expected: str) -> None:
+    assert upper(text) == expected
+
+
+@pytest.mark.parametrize(
+    ("html", "expected"),
+    [
+        ("<p>hello</p>", "<p>HELLO</p>"),
+        ("<p>hello <b>big</b> world.</p>", "<p>HELLO <b>BIG</b> WORLD.</p>"),
+        ("<p title='keep'>a<br>b</p>", "<p title='keep'>A<br>B</p>"),
+        ("<!DOCTYPE html>\n<!-- keep -->x", "<!DOCTYPE html>\n<!-- keep -->X"),
+        ("<script>keep()</script><style>keep{}</style>x", "<script>keep()</script><style>keep{}</style>X"),
+        ("<pre>keep\n  this</pre>\n<p>x</p>", "<pre>keep\n  this</pre>\n<p>X</p>"),
+        ("use <code>keep()</code> now", "USE <code>keep()</code> NOW"),
+        ("ask <span translate='no'>Bob</span> now", "ASK <span translate='no'>Bob</span> NOW"),
+        ("fish &amp; chips &lt; 5", "FISH &amp; CHIPS &lt; 5"),
+        ("one.&nbsp; Two.", "ONE.&nbsp; TWO."),
+        ("&copy; 2024 &mdash;", "&copy; 2024 &mdash;"),
+        ("<b>one. two</b> three", "<b>ONE. TWO</b> THREE"),
+        ("hard\n   wrapped", "HARD WRAPPED"),
+        ("<ul>\n  <li>a</li>\n</ul>\n", "<ul>\n  <li>A</li>\n</ul>\n"),
+        ("broken <b>html <i>here", "BROKEN <b>HTML <i>HERE"),
+        ("half a <tag", "HALF A &lt;TAG"),
+        ("dear <b>{name}</b>, hi", "DEAR <b>{name}</b>, HI"),
+        ("{{a<b}} or &#123;x&#125;", "{{a&lt;b}} OR {x}"),
+    ],
+)
+def test_html(html: str, expected: str) -> None:
+    assert upper(html, "html") == expected
+
+
+GERMAN = {
+    "Hello big world.": "Hallo, große Welt.",
+    "Hello": "Hallo",
+    "big": "große",
+    "world.": "Welt.",
+    "Click here to win.": "Zum Gewinnen hier klicken.",
+    "Click": "Klick",
+    "here": "hierher",
+    "to win.": "gewinnen.",
+}
+
+
+def test_tags_are_set_into_the_whole_translation_or_the_runs_are_translated() -> None:
+    def translate(texts: list[str]) -> list[str]:
+        return [GERMAN[text] for text in texts]
+
+    placed = translate_document("<p>Hello <b>big</b> world.</p>", translate, language="en", format="html")
+    assert placed.text == "<p>Hallo, <b>große</b> Welt.</p>"
+    assert placed.in_pieces == ()
+    runs = translate_document("Click <a href='#'>here</a> to win.", translate, language="en", format="html")
+    assert runs.text == "Klick <a href='#'>hierher</a> gewinnen."
+    assert runs.in_pieces == ("Click here to win.",)
+
+
+def test_all_texts_go_in_one_call_and_failures_in_a_second() -> None:
+    calls: list[list[str]] = []
+
+    def translate(texts: list[str]) -> list[str]:
+        calls.append(texts)
+        return [text.upper().replace("211", "") for text in texts]
+
+    documents = translate_documents(["One. Two.", "", "two {x} three", "One."], translate, language="en")
+    assert [document.text for document in documents] == ["ONE. TWO.", "", "TWO {x} THREE", "ONE."]
+    assert calls == [["One.", "Two.", "two 211 three"], ["two", "three"]]
+    assert [document.in_pieces for document in documents] == [(), (), ("two {x} three",), ()]
+
+
+@pytest.mark.parametrize("answers", [[], ["a", "b"]])
+def test_a_wrong_number_of_answers_is_an_error(answers: list[str]) -> None:
+    with pytest.raises(ValueError, match=f"answered {len(answers)} strings for 1"):
+        translate_document("Hello", lambda _: answers, language="en")
+
+
+def words(text: str) -> int:
+    return len(text.split())
+
+
+def test_long_sentences_are_split_and_reported() -> None:
+    text = "one two, three four five six. Short {a}."
+    result = translate_document(text, batch(str.upper), language="en", n_tokens=words, max_tokens=3)
+    assert result.text == text.upper().replace("{A}", "{a}")
+    parts = ("one two, ", "three four five ", "six.")
+    assert result.split == (SplitSentence("one two, three four five six.", parts),)
+
+
+def test_what_is_glued_to_a_placeholder_stays_in_its_sentence() -> None:
+    text = "See https://a.org/b?c=1 end.{{name}}"
+    result = translate_document(text, batch(HOSTILE["backwards"]), language="en")
+    assert result.text == "end.{{name}} https://a.org/b?c=1 See"
+
+
+def test_half_a_sentence_gets_no_full_stop() -> None:
+    result = translate_document(
+        "one two three four.", lambda texts: [f"{text.rstrip('.')}." for text in texts],
+        language="en", n_tokens=words, max_tokens=2,
+    )  # fmt: skip
+    assert result.text == "one two three four."
+
+
+def test_a_limit_that_admits_nothing_is_refused() -> None:
+    with pytest.raises(ValueError, match="max_tokens: 0"):
+        upper("Hello", max_tokens=0)
+
+
+BREAKS = r"[\n\r\t\v\f\x1c-\x1e\x85\u2028\u2029]"
+HARD = ["{{name}}", "{n}", "%s", "%1$s", "%(x)s", "${V}", "https://a.org/b?c=1", "me@a.org", "😀", "👩‍👩‍👧"]
+NUMBERS = ["7", "1,500.75", "2026-11-15", "14:30"]
+WORDS = ["hello", "World", "z. B.", "Dr.", "it's", "end.", "what?", "(so)", "für", "word,", "你好"]
+SPACES = [" ", "  ", "\n", "\r\n", "\n\n", "\t", " \u00a0"]
+
+spaced = st.lists(st.tuples(st.sampled_from(HARD + NUMBERS + WORDS), st.sampled_from(SPACES))).map(
+    lambda pairs: "".join(map("".join, pairs))
+)
+# An address grows with any letter glued to it, so it is not among these.
+GLUED = [text for text in [*HARD, *WORDS, " ", "\n", ".", ",", "("] if "@" not in text]
+glued = st.lists(st.sampled_from(GLUED)).map("".join)
+limits = st.sampled_from([None, 1, 5, 30])
+
+
+@settings(deadline=None)
+@pytest.mark.parametrize("fake", HOSTILE.values(), ids=HOSTILE.keys())
+@given(text=spaced, limit=limits)
+def test_placeholders_numbers_and_lines_survive(fake: Fake, text: str, limit: int | None) -> None:
+    result = translate_document(text, batch(fake), language="de", max_tokens=limit).text
+    for span in HARD:
+        assert result.count(span) == text.count(span)
+    assert Counter(re.findall(r"\d[\d.,:-]*\d|\d", result)) == Counter(re.findall(r"\d[\d.,:-]*\d|\d", text))
+    assert re.findall(r"%s|%d", result) == re.findall(r"%s|%d", text)
+    assert re.findall(BREAKS, result) == re.findall(BREAKS, text)
+
+
+@settings(deadline=None)
+@pytest.mark.parametrize("fake", HOSTILE.values(), ids=HOSTILE.keys())
+@given(text=glued | st.text())
+def test_any_text_keeps_what_is_protected(fake: Fake, text: str) -> None:
+    result = translate_document(text, batch(fake), language="en").text
+    assert Counter(hard_texts(result)) == Counter(hard_texts(text))
+    assert re.findall(BREAKS, result) == re.findall(BREAKS, text)
+    if fake("x"):  # else there may be no text left to stand between the white space
+        assert [*map(str.isspace, (result[:1], result[-1:]))] == [*map(str.isspace, (text[:1], text[-1:]))]
+
+
+@settings(deadline=None)
+@given(text=spaced, format=st.sampled_from(["text", "html"]), fake=st.sampled_from([*HOSTILE.values()]))
+def test_nothing_over_the_limit_is_sent_and_every_word_is(text: str, format: str, fake: Fake) -> None:
+    sent: list[str] = []
+
+    def translate(texts: list[str]) -> list[str]:
+        sent.extend(texts)
+        return batch(fake)(texts)
+
+    translate_document(text, translate, language="en", format=format, max_tokens=12)  # type: ignore[arg-type]
+    assert all(len(part) <= 12 for part in sent)
+    for word in ("hello", "World", "für", "你好"):
+        assert (word in text) == any(word in part for part in sent)
+
+
+@settings(deadline=None)
+@given(text=spaced | glued | st.text(), limit=limits)
+def test_a_copying_translator_changes_nothing(text: str, limit: int | None) -> None:
+    assert translate_document(text, batch(str), language="en", max_tokens=limit).text == text
+
+
+TAGS = ["<p>", "</p>", "<b>", "</b>", "<a href='x>y'>", "</a>", "<br/>", "<img alt=\"a b\">", "<!-- c. D -->",
+        "<li>", "<code>f. G()</code>", "<i translate='no'>Do. Not</i>", "<pre>a\n b</pre>",
+        "<script>x<y</script>"]  # fmt: skip
+html_texts = st.lists(
+    st.tuples(
+        st.sampled_from(TAGS + HARD + NUMBERS + WORDS + ["&amp;", "&lt;b&gt;", "<"]),
+        st.sampled_from(["", " ", "\n"]),
+    )
+).map(lambda pairs: "".join(map("".join, pairs)))
+
+
+def tags_of(html: str) -> list[str]:
+    return re.findall("|".join(map(re.escape, TAGS)), html)
+
+
+@settings(deadline=None)
+@pytest.mark.parametrize("fake", HOSTILE.values(), ids=HOSTILE.keys())
+@given(html=html_texts, limit=limits)
+def test_tags_survive_in_their_order(fake: Fake, html: str, limit: int | None) -> None:
+    result = translate_document(html, batch(fake), language="en", format="html", max_tokens=limit).text
+    assert tags_of(result) == tags_of(html)
+
+
+@settings(deadline=None)
+@pytest.mark.parametrize("fake", HOSTILE.values(), ids=HOSTILE.keys())
+@given(
+    html=st.lists(st.sampled_from([*TAGS, "<", ">", "&", "'", "=", "/b", "word", "Two. Three", " "])).map(
+        "".join
+    )
+)
+def test_broken_html_keeps_its_structure(fake: Fake, html: str) -> None:
+    result = translate_document(html, batch(fake), language="en", format="html").text
+
+    def markup(text: str) -> list[str]:
+        blocks = list(blocks_of_html(text))
+        return [part for b in blocks for part in ([b] if isinstance(b, str) else [tag for _, tag in b.tags])]
+
+    assert markup(result) == markup(html)
+    assert sum(isinstance(block, Block) for block in blocks_of_html(result)) <= sum(
+        isinstance(block, Block) for block in blocks_of_html(html)
+    )

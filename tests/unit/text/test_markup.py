@@ -1,0 +1,156 @@
+"""HTML in blocks: nothing is lost, only text is text, tags find their place."""
+
+import time
+from html import unescape
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from recoversat.text.markup import Block, are_pairs, blocks_of_html, place_tags
+
+
+def source_of(blocks: list[str | Block]) -> str:
+    return "".join(block if isinstance(block, str) else block.source(0, len(block.text)) for block in blocks)
+
+
+def texts_of(html: str) -> list[str]:
+    return [block.text for block in blocks_of_html(html) if isinstance(block, Block)]
+
+
+SLOT = "\U000f0000"
+
+
+@pytest.mark.parametrize(
+    ("html", "texts"),
+    [
+        ("", []),
+        ("Hello", ["Hello"]),
+        ("<p>One</p><p>Two</p>", ["One", "Two"]),
+        ("<p>Hello <b>big</b> world.</p>", ["Hello big world."]),
+        ("One<br>Two<br/>Three", ["One", "Two", "Three"]),
+        ("<!DOCTYPE html><a title=\"a > b\" href='c'>x</a>", ["x"]),
+        ("<script>if (a<b) '<p>no</p>'</script>yes", ["yes"]),
+        ("<STYLE>p > a {}</STYLE >yes", ["yes"]),
+        ("<pre>no <b>no</b></pre>yes", ["yes"]),
+        ("<textarea><p>no</textarea>yes", ["yes"]),
+        ("Use <code>f(<i>x</i>)</code> here", [f"Use {SLOT} here"]),
+        ("<div translate='no'>no<div>no</div>no</div>yes", ["yes"]),
+        ("<div translate=NO>no</div>yes", ["yes"]),
+        ("a <span class='x notranslate'>no</span> b", [f"a {SLOT} b"]),
+        ("<div data-x='translate=no'>yes</div>", ["yes"]),
+        ("<span translate='no'/>yes", ["yes"]),
+        ("a <!-- no <b> --> b", ["a  b"]),
+        ("a <!--> b", ["a  b"]),
+        ("<![CDATA[ no <b> ]]>yes", ["yes"]),
+        ("<?php no ?>yes", ["yes"]),
+        ("AT&amp;T &lt;b&gt; &eacute; &#8364; &#x20ac; &nbsp;x", ["AT&T <b> é € € \xa0x"]),
+        ("a &unknown; b & c &copy 1", ["a &unknown; b & c © 1"]),
+        ("one\r\n  two\tthree", ["one    two three"]),
+        ("<custom-tag>x</custom-tag>", ["x"]),
+        # broken markup
+        ("1 < 2 and 3 > 2 <3", ["1 < 2 and 3 > 2 <3"]),
+        ("<p>open <b>tags", ["open tags"]),
+        ("</p>closed</b>", ["closed"]),
+        ("half a <tag", ["half a <tag"]),
+        ("<p title=it's>Don't</p>", ["Don't"]),
+        ('<a href="x>y</a>', ["y"]),
+        ("<pre>never closed", []),
+        ("<script>never closed", []),
+        ("a <!-- never closed", ["a "]),
+        ("x&#1;y", ["xy"]),
+        (f"own {SLOT} character", ["own  character"]),
+    ],
+)
+def test_text_is_found_and_source_is_kept(html: str, texts: list[str]) -> None:
+    assert texts_of(html) == texts
+    assert source_of(list(blocks_of_html(html))) == html
+
+
+MARKUP = [
+    "<p>", "</p>", "<b>", "</b>", "<i class='x'>", "</i>", "<br/>", "<img alt='a > b'>", "<code>", "</code>",
+    "<pre>", "</pre>", "<script>", "</script>", "<!-- c -->", "<!--", "-->", "&amp;", "&nbsp;", "&", "&#1;",
+    "<", ">", "\"", "'", "=", "<span translate='no'>", "</span>", "<span ", "word", "Two words.", " ",
+    "\r\n", SLOT, "{x}",
+    "<![CDATA[", "/",
+]  # fmt: skip
+fragments = st.lists(st.sampled_from(MARKUP)).map("".join)
+
+
+@given(fragments | st.text())
+def test_any_input_comes_back(html: str) -> None:
+    assert source_of(list(blocks_of_html(html))) == html
+
+
+def squeezed(source: str) -> str:
+    return " ".join(unescape(source).split())
+
+
+@given(fragments)
+def test_the_runs_and_marks_of_a_sentence_and_the_gaps_around_it_are_the_block(source: str) -> None:
+    for block in blocks_of_html(source):
+        if isinstance(block, Block) and len(block.text) > 2:
+            end = len(block.text)
+            texts, marks = block.runs(1, end - 1)
+            assert all(texts)
+            inside = "".join(
+                block.written(text) + mark for text, mark in zip(texts, [*marks, ""], strict=True)
+            )
+            rebuilt = block.source(0, 1) + inside + block.source(end - 1, end)
+            assert squeezed(rebuilt) == squeezed(block.source(0, end))
+
+
+@pytest.mark.parametrize(
+    ("marks", "expected"),
+    [
+        ([], True),
+        (["<b>", "</b>"], True),
+        (["<A HREF='x'>", "</a >", "<i>", "</i>"], True),
+        (["<a><b>", "</b></a>"], True),
+        (["<a><b>", "</a></b>"], False),
+        (["<b>", "</i>"], False),
+        (["</b>", "<b>"], False),
+        (["<img>", "<img>"], False),
+        (["<!-- -->", "<!-- -->"], False),
+        (["<b>"], False),
+        ([SLOT, SLOT], False),
+    ],
+)
+def test_are_pairs(marks: list[str], expected: bool) -> None:
+    assert are_pairs(marks) is expected
+
+
+@pytest.mark.parametrize(
+    ("translation", "inner", "expected"),
+    [
+        ("Hallo, große Welt.", ["große"], ["Hallo, ", "große", " Welt."]),
+        ("Hallo, große Welt.", [" große "], ["Hallo, ", "große", " Welt."]),
+        ("große", ["große"], ["", "große", ""]),
+        ("Hallo, große Welt.", ["groß"], None),  # not a whole word
+        ("große große", ["große"], None),  # which one?
+        ("Hallo", [""], None),
+        ("Hallo", ["Welt"], None),
+    ],
+)
+def test_tags_go_around_the_translation_of_their_content(
+    translation: str, inner: list[str], expected: list[str] | None
+) -> None:
+    assert place_tags(translation, inner, ["<b>", "</b>"]) == expected
+
+
+def test_elements_that_change_places_are_not_placed() -> None:
+    marks = ["<b>", "</b>", "<i>", "</i>"]
+    assert place_tags("x y z", ["x", "z"], marks) == ["", "x", " y ", "z", ""]
+    assert place_tags("x y z", ["z", "x"], marks) is None
+
+
+@pytest.mark.parametrize(
+    "unit",
+    ["<a ", '<a "', "<!--", "<a b='", "<![CDATA[", "<b>x</b>", "<span translate=no>", "<code>x</code>",
+     "&amp", "<a =", "<", "</script ", "<?", "x. <b>"],
+)  # fmt: skip
+def test_hostile_markup_takes_no_longer_than_its_length(unit: str) -> None:
+    for html in (unit * (50_000 // len(unit)), "<script>" + unit * (50_000 // len(unit))):
+        started = time.perf_counter()
+        assert source_of(list(blocks_of_html(html))) == html
+        assert time.perf_counter() - started < 5
