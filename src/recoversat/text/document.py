@@ -107,8 +107,9 @@ def translate_documents(
     """Translate texts written in `language`, keeping white space, placeholders and tags.
 
     `translate` gets different, non-empty, single-line strings of at most `max_tokens` (by `n_tokens`), and
-    answers one string for each. In plain text a line break or tab ends a sentence and stays where it is; in
-    HTML only tags end one, and line breaks within a sentence become spaces.
+    answers one string for each. It is called at most twice: the second time for the words around what it
+    lost or changed. In plain text a line break or tab ends a sentence and stays where it is; in HTML only
+    tags end one, and line breaks within a sentence become spaces.
     """
     if max_tokens is not None and max_tokens < 1:
         raise ValueError(f"max_tokens: {max_tokens} leaves no room for any text; give 1 or more")
@@ -143,9 +144,7 @@ def _parse(text: str, language: str, format: Literal["text", "html"]) -> list[st
 def _translate_units(units: Iterable[str], translate: Translate, fits: Fits) -> dict[str, _Answer]:
     """Translate strings, in parts where they are too long, in pieces where something was lost."""
     parts = {unit: split_to_fit(unit, fits, _keep(unit)) for unit in units if has_words(unit)}
-    done = _translate_parts(
-        dict.fromkeys(part for split in parts.values() for part in split), translate, fits
-    )
+    done = _translate_parts(dict.fromkeys(part for split in parts.values() for part in split), translate, fits)
     answers = {}
     for unit, split in parts.items():
         texts = [done[part][0] for part in split]
@@ -159,7 +158,8 @@ def _translate_parts(parts: Iterable[str], translate: Translate, fits: Fits) -> 
     """Translate strings that fit; give with each translation whether it was made in pieces."""
     done = {part: (part, False) for part in parts}
     trimmed = {part: trim(part) for part in done if has_words(part)}
-    masked = {part: mask(core) for part, (_, core, _) in trimmed.items()}
+    # What cannot be cut to fit, a word grown together with placeholders, goes in pieces at once.
+    masked = {part: mask(core) if fits(part) else None for part, (_, core, _) in trimmed.items()}
     answers = _ask((seen.text for seen in masked.values() if seen), translate)
     lost = {}
     for part, (before, core, after) in trimmed.items():
@@ -189,9 +189,7 @@ def _ask(texts: Iterable[str], translate: Translate) -> dict[str, str]:
     unique = list(dict.fromkeys(text for text in texts if text))
     answers = translate(list(unique)) if unique else []
     if len(answers) != len(unique):
-        raise ValueError(
-            f"translate answered {len(answers)} strings for {len(unique)}; it must answer one each"
-        )
+        raise ValueError(f"translate answered {len(answers)} strings for {len(unique)}; it must answer one each")
     return {text: _BREAK.sub(" ", answer).strip() for text, answer in zip(unique, answers, strict=True)}
 
 

@@ -203,10 +203,7 @@ def _opens_untranslated(match: re.Match[str], name: str) -> bool:
     if name in _UNTRANSLATED:
         return True
     attributes = {key.lower(): value.strip("\"'") for key, value in _ATTRIBUTE.findall(match["attributes"])}
-    return (
-        attributes.get("translate", "").lower() == "no"
-        or "notranslate" in attributes.get("class", "").split()
-    )
+    return attributes.get("translate", "").lower() == "no" or "notranslate" in attributes.get("class", "").split()
 
 
 def _element_end(source: str, position: int, name: str) -> int:

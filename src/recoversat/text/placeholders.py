@@ -22,8 +22,7 @@ _EMOJI = (
 )
 _EMOJI_TAIL = "\ufe0f\u200d\U000e0020-\U000e007f"
 _UNWRITABLE = (
-    "\x00-\x08\x0e-\x1b\x7f-\x84\x86-\x9f\u200b\u2060\ud800-\udfff\ue000-\uf8ff"
-    "\ufeff\ufffc-\uffff\U00100000-\U0010ffff"
+    "\x00-\x08\x0e-\x1b\x7f-\x84\x86-\x9f\u200b\u2060\ud800-\udfff\ue000-\uf8ff\ufeff\ufffc-\uffff\U00100000-\U0010ffff"
 )
 _PLANE_15 = "\U000f0000-\U000fffff"  # private use; here `markup` puts elements that are not to be translated
 _CONVERSION = r"%(?:\d+\$|\([\w.-]+\))?[-+#0]*\d*(?:\.\d+)?(?:hh|h|ll|l|q|j|z|t|L)?[sdiufFeEgGxXocCpa@]"

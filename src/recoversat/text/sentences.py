@@ -23,9 +23,7 @@ _CLAUSE_END = re.compile(r"(?<=[,;:!?…)\]])\s+|\s+(?=[–—(\[])|(?<=[，、�
 _SPACE = re.compile(r"\s+")
 
 
-def sentence_spans(
-    text: str, language: str, *, keep: Sequence[Range] = (), lines: bool = True
-) -> list[Range]:
+def sentence_spans(text: str, language: str, *, keep: Sequence[Range] = (), lines: bool = True) -> list[Range]:
     r"""Find the sentences of `text`; between them, before and after there is only white space.
 
     A line break or a tab always ends a sentence; nothing ever ends one inside a `keep` span,
@@ -36,9 +34,7 @@ def sentence_spans(
     """
     spans = []
     for start, end in (match.span() for match in _LINE.finditer(text)):
-        cuts = [
-            cut for cut in _sentence_ends(text[start:end], language, start) if not _tears(text, cut, keep)
-        ]
+        cuts = [cut for cut in _sentence_ends(text[start:end], language, start) if not _tears(text, cut, keep)]
         for left, right in zip([start, *cuts], [*cuts, end], strict=True):
             sentence = text[left:right]
             if core := sentence.strip():
@@ -57,16 +53,16 @@ def split_to_fit(text: str, fits: Callable[[str], bool], keep: Sequence[Range] =
     """
     if fits(text):
         return [text]
-    ways = [
-        _allowed_cuts(text, (match.end() for match in _CLAUSE_END.finditer(text)), keep),
-        _allowed_cuts(text, (match.end() for match in _SPACE.finditer(text)), keep),
-        _allowed_cuts(text, range(1, len(text)), keep),
+    anywhere = _allowed_cuts(text, range(1, len(text)), keep)
+    better = [
+        _allowed_cuts(text, (match.end() for match in pattern.finditer(text)), keep)
+        for pattern in (_CLAUSE_END, _SPACE)
     ]
     parts, start = [], 0
     while start < len(text):
-        end = next((cut for cuts in ways if (cut := _furthest_fit(text, start, cuts, fits))), None)
-        if end is None:
-            end = ways[-1][bisect_right(ways[-1], start)]
+        reach = _reach(text, start, anywhere, fits)
+        choices = (cut for cuts in better for cut in _between(cuts, start, reach))
+        end = reach if reach == len(text) else next(filter(lambda cut: fits(text[start:cut]), choices), reach)
         parts.append(text[start:end])
         start = end
     return parts
@@ -111,9 +107,9 @@ def _allowed_cuts(text: str, cuts: Iterable[int], keep: Sequence[Range]) -> list
     return [*(cut for cut in inner if not _tears(text, cut, keep)), len(text)]
 
 
-def _furthest_fit(text: str, start: int, cuts: list[int], fits: Callable[[str], bool]) -> int | None:
-    """Find the last cut after `start` up to which the text fits, looking at few and short candidates."""
-    low = bisect_right(cuts, start) - 1  # cuts[low] fits, or lies before the start
+def _reach(text: str, start: int, cuts: list[int], fits: Callable[[str], bool]) -> int:
+    """Find the last cut up to which the text fits (the first cut if none), measuring few and short candidates."""
+    low = bisect_right(cuts, start)
     step = 1
     while low + step < len(cuts) and fits(text[start : cuts[low + step]]):
         low += step
@@ -122,4 +118,9 @@ def _furthest_fit(text: str, start: int, cuts: list[int], fits: Callable[[str], 
         step //= 2
         if low + step < len(cuts) and fits(text[start : cuts[low + step]]):
             low += step
-    return cuts[low] if low >= 0 and cuts[low] > start else None
+    return cuts[low]
+
+
+def _between(cuts: list[int], start: int, end: int) -> list[int]:
+    """Give the cuts after `start` up to `end`, last first."""
+    return cuts[bisect_right(cuts, start) : bisect_right(cuts, end)][::-1]

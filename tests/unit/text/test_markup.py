@@ -93,9 +93,7 @@ def test_the_runs_and_marks_of_a_sentence_and_the_gaps_around_it_are_the_block(s
             end = len(block.text)
             texts, marks = block.runs(1, end - 1)
             assert all(texts)
-            inside = "".join(
-                block.written(text) + mark for text, mark in zip(texts, [*marks, ""], strict=True)
-            )
+            inside = "".join(block.written(text) + mark for text, mark in zip(texts, [*marks, ""], strict=True))
             rebuilt = block.source(0, 1) + inside + block.source(end - 1, end)
             assert squeezed(rebuilt) == squeezed(block.source(0, end))
 

@@ -168,9 +168,7 @@ def test_invented_spans_are_removed() -> None:
 
 
 tokens = st.sampled_from([*HARD, *NUMBERS, "word", "Wörter", "%", "{", "}", ".", "a", "1", "(", "'s"])
-texts = st.lists(st.tuples(tokens, st.sampled_from(["", " ", ", "]))).map(
-    lambda pairs: "".join(map("".join, pairs))
-)
+texts = st.lists(st.tuples(tokens, st.sampled_from(["", " ", ", "]))).map(lambda pairs: "".join(map("".join, pairs)))
 
 
 @given(texts | st.text())
