@@ -94,7 +94,9 @@ def main() -> None:
         size = sum(path.stat().st_size for path in exported.iterdir()) / 1e6
         begin = time.perf_counter()
         engine = OnnxEngine(exported, config, threads=args.threads)
-        print(f"{args.precision}, {args.threads} thread(s), {size:.1f} MB, loaded in {time.perf_counter() - begin:.2f} s")
+        print(
+            f"{args.precision}, {args.threads} thread(s), {size:.1f} MB, loaded in {time.perf_counter() - begin:.2f} s"
+        )
         for batch in args.batches:
             report(engine, batch, max(3, args.rounds // (1 if batch == 1 else 5)))
 
@@ -112,7 +114,9 @@ def report(engine: OnnxEngine, batch: int, rounds: int) -> None:
         steps = {"K=1 x 25": 25, "encoder": 0}.get(name, 5)
         per_step = f"{1e3 * (taken - seconds['encoder']) / steps:7.2f} ms/step" if steps else " " * 15
         ratio = f"{seconds['K=1 x 25'] / taken:5.2f}x K=1" if steps else ""
-        print(f"batch {batch:3}  {name:15} {1e3 * taken:8.2f} ms  {per_step}  {batch / taken:8.1f} sentences/s  {ratio}")
+        print(
+            f"batch {batch:3}  {name:15} {1e3 * taken:8.2f} ms  {per_step}  {batch / taken:8.1f} sentences/s  {ratio}"
+        )
 
 
 if __name__ == "__main__":

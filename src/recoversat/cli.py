@@ -103,7 +103,7 @@ def train(
     typer.echo(f"trained {state.update} updates{best}: {out}", err=True)
 
 
-@app.command(epilog="Example: `echo 'Two dogs run.' | recoversat translate --model run --segments 5`")
+@app.command(epilog="Example: `echo 'Two dogs run.' | recoversat translate --model run --segments 5 --show segments`")
 def translate(
     model: ModelPath,
     files: Annotated[
@@ -113,14 +113,28 @@ def translate(
     segments: Segments = None,
     batch_size: Annotated[int, typer.Option(help="Sentences translated together.")] = 32,
     jsonl: Annotated[bool, typer.Option("--jsonl", help='Lines are {"text": ...}; "translation" is added.')] = False,
+    beam: Annotated[int, typer.Option(min=1, help="Beam size, where K is 1; 1 = greedy.")] = 1,
+    show: Annotated[str | None, typer.Option(help="segments: number them, mark DEL.", show_default=False)] = None,
+    trace: Annotated[
+        Path | None, typer.Option(help="Write each decoding step here, as JSON lines.", show_default=False)
+    ] = None,
+    force_words: Annotated[
+        list[str] | None,
+        typer.Option("--force", help="SEGMENT:POSITION=WORDS must stand there, e.g. '6:1=the'.", show_default=False),
+    ] = None,
     device: Device = "auto",
 ) -> None:
     """Translate text line by line: one line out for each line in."""
+    from recoversat.show_files import Inspection, show_lines
     from recoversat.translate_files import translate_lines
     from recoversat.translator import Translator
 
+    inspection = Inspection.of(show, trace, force_words, jsonl=jsonl)
     translator = Translator(model, device=device)
-    translate_lines(translator, files or [], out, segments=segments, batch_size=batch_size, jsonl=jsonl)
+    if inspection:
+        show_lines(translator, files or [], out, inspection, segments=segments, batch_size=batch_size, beam=beam)
+    else:
+        translate_lines(translator, files or [], out, segments=segments, batch_size=batch_size, jsonl=jsonl, beam=beam)
 
 
 @app.command(epilog="Example: `recoversat average run --last 5 --out averaged`")

@@ -96,6 +96,7 @@ def divide_many(
     keys = draws[:, N_FIXED_DRAWS : N_FIXED_DRAWS + int(lengths.max(initial=0))]
     even = equal_cuts(lengths, parts, width)
     if may_cut is not None:
+        may_cut = may_cut | (np.arange(1, may_cut.shape[1] + 1)[None, :] == lengths[:, None])
         even = _next_allowed(even, lengths, may_cut)
     uneven = random_cuts(lengths, parts, width, keys, may_cut)
     at_random = draws[:, _DRAW_RANDOM] < random_prob

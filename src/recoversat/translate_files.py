@@ -22,13 +22,16 @@ def translate_lines(
     segments: int | None,
     batch_size: int,
     jsonl: bool,
+    beam: int = 1,
 ) -> None:
     """Translate files (or standard input) to a file (whole or not at all) or standard output."""
-    with _output(out) as stream, progress("translate", quiet=out is None and sys.stdout.isatty()) as bar:
-        lines = _input(files)
+    with output_stream(out) as stream, progress("translate", quiet=out is None and sys.stdout.isatty()) as bar:
+        lines = input_lines(files)
         records, keep = tee(_records(lines)) if jsonl else (None, None)
         texts = (record["text"] for record in records) if records is not None else lines
-        translations = translator.translate_iterable(texts, segments=segments, batch_size=batch_size, done=bar.advance)
+        translations = translator.translate_iterable(
+            texts, segments=segments, batch_size=batch_size, beam=beam, done=bar.advance
+        )
         for translation in translations:
             if keep is None:
                 stream.write(translation.text + "\n")
@@ -37,14 +40,16 @@ def translate_lines(
         stream.flush()
 
 
-def _input(files: list[Path]) -> Iterator[str]:
+def input_lines(files: list[Path]) -> Iterator[str]:
+    """Yield the lines of all files, or of standard input where there are none."""
     if files:
         return chain.from_iterable(lines_of(path) for path in files)
     return decoded_lines(sys.stdin.buffer, "standard input")
 
 
 @contextmanager
-def _output(out: Path | None) -> Iterator[IO[str]]:
+def output_stream(out: Path | None) -> Iterator[IO[str]]:
+    """Open a file that appears whole or not at all, or standard output."""
     if out is None:
         if hasattr(sys.stdout, "reconfigure"):
             sys.stdout.reconfigure(encoding="utf-8", newline="\n")

@@ -9,9 +9,11 @@ from typing import Literal
 import numpy as np
 
 from recoversat.config import Config
+from recoversat.decoding.beam import beam_search
 from recoversat.decoding.segmentwise import Decoded, Forced, decode_segments, max_steps
 from recoversat.engines.engine import Engine
 from recoversat.errors import UserError
+from recoversat.forcing import check_forced, force_words
 from recoversat.model_folder import read_config, resolve_model
 from recoversat.segments import assemble
 from recoversat.text.tokenizer import Tokenizer, load_tokenizer
@@ -80,31 +82,31 @@ class Translator:
         *,
         segments: int | None = None,
         batch_size: int = 32,
+        beam: int = 1,
         forced: Sequence[Forced] | None = None,
+        force: Sequence[str] = (),
         alternatives: int = 0,
     ) -> list[Translation]:
         """Translate single lines; results come in the order of the input, whatever the batching.
 
-        `segments` is K (the model's own by default). Empty text gives empty text.
+        `segments` is K (the model's own by default). Empty text gives empty text. `force` puts words into
+        every translation ("6:1=the": segment 6 begins with "the"); `forced` is the same in ids, a text each.
         """
-        k = self._segments(segments)
+        k = self.segments_for(segments)
+        if force:
+            forced = [force_words(force, self.tokenizer, k)] * len(texts)
         sources = self.tokenizer.encode(texts)
         results = [Translation(text, text) for text in texts]
         full = [i for i, ids in enumerate(sources) if ids and texts[i].strip()]
         full.sort(key=lambda i: -len(sources[i]))  # alike lengths together; the largest batch comes first
         for at in range(0, len(full), batch_size):
             batch = full[at : at + batch_size]
-            n_segments = np.full(len(batch), k)
-            lengths = np.array([len(sources[i]) for i in batch])
-            decoded = decode_segments(
-                self.engine.start([sources[i] for i in batch], n_segments),
-                n_segments,
-                max_steps(lengths, n_segments, self.config.decode.extra_steps),
-                [forced[i] for i in batch] if forced else None,
-                alternatives,
-            )
+            batch_forced = [forced[i] for i in batch] if forced else None
+            decoded = self._decode([sources[i] for i in batch], k, beam, batch_forced, alternatives)
             for i, result in zip(batch, decoded, strict=True):
                 results[i] = self._assemble(texts[i], result)
+                if force and forced:
+                    check_forced(forced[i], result.segments, f"line {i + 1}")
         return results
 
     def translate_iterable(
@@ -113,20 +115,42 @@ class Translator:
         *,
         segments: int | None = None,
         batch_size: int = 32,
+        beam: int = 1,
         window: int = 16,
         done: Callable[[int], None] = lambda count: None,
     ) -> Iterator[Translation]:
         """Translate a stream of any length in bounded memory: `window` batches are sorted at a time."""
         stream = iter(texts)
         while block := list(islice(stream, batch_size * window)):
-            yield from self.translate(block, segments=segments, batch_size=batch_size)
+            yield from self.translate(block, segments=segments, batch_size=batch_size, beam=beam)
             done(len(block))
 
-    def _segments(self, wanted: int | None) -> int:
+    def segments_for(self, wanted: int | None) -> int:
+        """Return the K that is decoded with: the one wanted, or the model's own."""
         k = wanted if wanted is not None else max(self.config.train.segment_choices)
         if not 1 <= k <= self.engine.max_segments:
             raise UserError(f"--segments {k}: this model writes 1 to {self.engine.max_segments} segments")
         return k
+
+    def _decode(
+        self, sources: list[list[int]], k: int, beam: int, forced: list[Forced] | None, alternatives: int
+    ) -> list[Decoded]:
+        n_segments = np.full(len(sources), k)
+        limits = max_steps(np.array([len(ids) for ids in sources]), n_segments, self.config.decode.extra_steps)
+        if beam == 1:
+            return decode_segments(self.engine.start(sources, n_segments), n_segments, limits, forced, alternatives)
+        if k > 1:
+            raise UserError(f"--beam {beam}: beam search writes one segment, this would be {k}; add --segments 1")
+        if forced or alternatives:
+            raise UserError(f"--beam {beam}: a beam is neither forced nor traced; leave out --beam, --force or --trace")
+        found = beam_search(
+            self.engine.start(sources, n_segments), limits, beam, self.config.decode.length_penalty
+        )
+        ends = [[EOS] if nbest.best.closed else [] for nbest in found]
+        return [
+            Decoded([nbest.best.tokens + end], [nbest.best.token_log_probs], nbest.steps)
+            for nbest, end in zip(found, ends, strict=True)
+        ]
 
     def _assemble(self, source: str, decoded: Decoded) -> Translation:
         # a model may spell a line break in bytes; a line of text it must stay

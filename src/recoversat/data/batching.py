@@ -138,7 +138,6 @@ class Batches:
         if self.config.cut_at == "word":
             may_cut = np.zeros((len(lengths), int(lengths.max())), dtype=bool)
             may_cut[np.arange(may_cut.shape[1])[None, :] < lengths[:, None]] = self.word_ends(tgt.ids)
-            may_cut[np.arange(len(lengths)), lengths - 1] = True
         return divide_many(lengths, n_segments, random_prob, self.config.repeat_prob, draws[:, 1:], may_cut)
 
     def _pack(self, src: Sentences, tgt: Sentences, division: Division) -> list[Batch]:

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from recoversat.decoding.stepping import Bools, Choice, Ints, Stepper
-from recoversat.vocab import BOS, EOS, PAD
+from recoversat.vocab import BOS, EOS
 
 Sums = NDArray[np.float64]
 
@@ -78,8 +78,8 @@ def beam_search(
     beams = _start(len(limits))
     step = 0
     while len(members):
-        rows = np.where(beams.is_open, beams.tokens, PAD).reshape(-1, 1)
-        choice = stepper.step(rows, beams.is_open.reshape(-1, 1), None, beam)
+        n_places = beams.tokens.size
+        choice = stepper.step(beams.tokens.reshape(-1, 1), beams.is_open.reshape(-1, 1), None, beam)
         step += 1
         beams, parents = _extend(beams, choice, beam, tree)
         closed = beams.is_open & (beams.tokens == EOS)
@@ -93,7 +93,7 @@ def beam_search(
             running = running & (reachable > results.to_beat[members])
         results.steps[members[~running]] = step
         beams, members = beams.of(running), members[running]
-        _reorder(stepper, parents[running], n_places=len(rows))
+        _reorder(stepper, parents[running], n_places)
     return results.sorted(tree)
 
 
@@ -111,9 +111,7 @@ class _Beams:
 
     def of(self, running: Bools) -> "_Beams":
         """Leave out the sentences that have ended."""
-        return (
-            self if running.all() else _Beams(self.sums[running], self.tokens[running], self.nodes[running])
-        )
+        return self if running.all() else _Beams(self.sums[running], self.tokens[running], self.nodes[running])
 
 
 def _start(n_sentences: int) -> _Beams:
@@ -166,9 +164,7 @@ class _Tree:
         """Return tokens and log-probabilities from the root to each node."""
         if not len(nodes):
             return []
-        parents, tokens, log_probs = (
-            np.concatenate(x) for x in (self._parents, self._tokens, self._log_probs)
-        )
+        parents, tokens, log_probs = (np.concatenate(x) for x in (self._parents, self._tokens, self._log_probs))
         upwards = [nodes]
         while (upwards[-1] != _ROOT).any():
             upwards.append(np.where(upwards[-1] == _ROOT, _ROOT, parents[upwards[-1]]))

@@ -50,15 +50,10 @@ def decode_once(writer: Writer) -> list[OneShot]:
     """Write each sentence in its predicted length."""
     lengths = writer.lengths()
     written = writer.write(np.arange(len(lengths)), lengths)
-    return [
-        OneShot(tokens, log_probs)
-        for tokens, log_probs in zip(written.tokens, written.log_probs, strict=True)
-    ]
+    return [OneShot(tokens, log_probs) for tokens, log_probs in zip(written.tokens, written.log_probs, strict=True)]
 
 
-def decode_lengths(
-    writer: Writer, sources: Sequence[Sequence[int]], score: Score, n_lengths: int = 9
-) -> list[OneShot]:
+def decode_lengths(writer: Writer, sources: Sequence[Sequence[int]], score: Score, n_lengths: int = 9) -> list[OneShot]:
     """Write each sentence in n lengths around the predicted one and keep the teacher's favourite (LPD).
 
     The teacher's sum is divided by the number of summed log-probabilities, tokens + EOS, lest short
@@ -71,8 +66,7 @@ def decode_lengths(
     means = sums.reshape(candidates.shape) / (candidates + 1)
     chosen = means.argmax(axis=1) + np.arange(len(candidates)) * n_lengths
     return [
-        OneShot(written.tokens[at], written.log_probs[at], float(means.flat[at]), n_lengths)
-        for at in chosen.tolist()
+        OneShot(written.tokens[at], written.log_probs[at], float(means.flat[at]), n_lengths) for at in chosen.tolist()
     ]
 
 

@@ -79,10 +79,14 @@ def step_graph(weights: Weights, config: ModelConfig, precision: Precision, file
     for index in range(config.decoder_layers):
         layer = f"decoder.layers.{index}"
         query, *new = model.query_key_value(layer, model.normed(f"{layer}.attention_norm", x))
-        key, value = (model.write_cache(what, index, row, places) for what, row in zip(("key", "value"), new, strict=True))
+        key, value = (
+            model.write_cache(what, index, row, places) for what, row in zip(("key", "value"), new, strict=True)
+        )
         x = model.add(x, f"{layer}.self_attention.output", model.attend(query, key, value, lengths))
         query = model.product(model.normed(f"{layer}.cross_norm", x), f"{layer}.cross_attention.query")
-        key, value = (graph.input(f"{what}_{index}", FLOAT, model.cache_shape("S")) for what in ("memory_key", "memory_value"))
+        key, value = (
+            graph.input(f"{what}_{index}", FLOAT, model.cache_shape("S")) for what in ("memory_key", "memory_value")
+        )
         x = model.add(x, f"{layer}.cross_attention.output", model.attend(query, key, value, memory_lengths))
         x = model.feed_forward(layer, x)
     flat = graph.node("Reshape", [x, graph.constant(-1, config.d_model)])
@@ -102,7 +106,9 @@ def _choose(model: "_Builder", hidden: str) -> None:
     blocks = graph.node("Reshape", [log_probs, graph.constant(0, -1, BLOCK)])
     peaks = graph.node("ReduceMax", [blocks, graph.constant(-1)], {"keepdims": 0})  # (N, P / BLOCK)
     block = graph.node("ArgMax", [peaks], {"axis": -1, "keepdims": 1})  # (N, 1)
-    inside = graph.node("ArgMax", [graph.node("GatherND", [blocks, block], {"batch_dims": 1})], {"axis": -1, "keepdims": 1})
+    inside = graph.node(
+        "ArgMax", [graph.node("GatherND", [blocks, block], {"batch_dims": 1})], {"axis": -1, "keepdims": 1}
+    )
     best = graph.node("Add", [graph.node("Mul", [block, graph.constant(BLOCK)]), inside])
     chosen = graph.node("Where", [graph.node("Less", [wanted, graph.constant(0)]), best, wanted])
     graph.output(chosen, "chosen", INT64, ["N", 1])

@@ -34,7 +34,7 @@ class WeightFile:
         self._places: dict[str, tuple[int, int]] = {}
 
     def __enter__(self) -> "WeightFile":
-        self._stream: BinaryIO = open(self._path, "wb")  # noqa: SIM115 - closed in __exit__
+        self._stream: BinaryIO = open(self._path, "wb")
         return self
 
     def __exit__(
@@ -97,7 +97,9 @@ class Graph:
         self.tensors[name] = numpy_helper.from_array(np.array(number, dtype=np.float32), name)
         return name
 
-    def node(self, op: str, inputs: Sequence[str], attributes: Mapping[str, Any] | None = None, domain: str = "") -> str:
+    def node(
+        self, op: str, inputs: Sequence[str], attributes: Mapping[str, Any] | None = None, domain: str = ""
+    ) -> str:
         """Add a node with one output and return the output's name."""
         return self.node_of_many(op, inputs, 1, attributes, domain)[0]
 

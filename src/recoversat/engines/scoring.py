@@ -56,9 +56,7 @@ def score_pairs(
     scores: list[PairScore | None] = [None] * len(pairs)
     try:
         for batch in _batches(pairs, n_segments, batch_tokens):
-            for at, log_probs in zip(
-                batch, _score(model, [pairs[i] for i in batch], n_segments), strict=True
-            ):
+            for at, log_probs in zip(batch, _score(model, [pairs[i] for i in batch], n_segments), strict=True):
                 scores[at] = PairScore(float(log_probs.sum()), log_probs.tolist())
     finally:
         model.train(was_training)

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from recoversat.text.markup import Block, are_pairs, blocks_of_html, place_tags
+from recoversat.text.markup import Block, are_pairs, blocks_of_html, kept_elements, place_tags
 from recoversat.text.placeholders import (
     bare_words,
     hard_texts,
@@ -108,8 +108,8 @@ def translate_documents(
 
     `translate` gets different, non-empty, single-line strings of at most `max_tokens` (by `n_tokens`), and
     answers one string for each. It is called at most twice: the second time for the words around what it
-    lost or changed. In plain text a line break or tab ends a sentence and stays where it is; in HTML only
-    tags end one, and line breaks within a sentence become spaces.
+    lost or changed; where it answers nothing at all, the source stands. In plain text a line break or tab ends a
+    sentence and stays where it is; in HTML only tags end one, and line breaks within a sentence become spaces.
     """
     if max_tokens is not None and max_tokens < 1:
         raise ValueError(f"max_tokens: {max_tokens} leaves no room for any text; give 1 or more")
@@ -172,7 +172,7 @@ def _translate_parts(parts: Iterable[str], translate: Translate, fits: Fits) -> 
             lost[part] = [(before, False), *_fitting_pieces(core, fits), (after, False)]
     answers = _ask((text for split in lost.values() for text, words in split if words), translate)
     for part, split in lost.items():
-        done[part] = "".join(bare_words(answers[text]) if words else text for text, words in split), True
+        done[part] = "".join((words and bare_words(answers[text])) or text for text, words in split), True
     return done
 
 
@@ -190,7 +190,7 @@ def _ask(texts: Iterable[str], translate: Translate) -> dict[str, str]:
     answers = translate(list(unique)) if unique else []
     if len(answers) != len(unique):
         raise ValueError(f"translate answered {len(answers)} strings for {len(unique)}; it must answer one each")
-    return {text: _BREAK.sub(" ", answer).strip() for text, answer in zip(unique, answers, strict=True)}
+    return {text: _BREAK.sub(" ", answer).strip() or text for text, answer in zip(unique, answers, strict=True)}
 
 
 def _ended_like(source: str, translation: str) -> str:
@@ -236,9 +236,10 @@ def _placed(sentence: _Sentence, answers: dict[str, _Answer]) -> list[str] | Non
     translation = answers[sentence.whole].text
     inner = [_answer(run, answers) for run in sentence.runs[1::2]]
     runs = place_tags(translation, inner, sentence.marks)
+    if runs is None or list(map(kept_elements, runs)) != list(map(kept_elements, sentence.runs)):
+        return None
     # A tag must not end up within a URL.
-    intact = runs and [text for run in runs for text in hard_texts(run)] == hard_texts(translation)
-    return runs if intact else None
+    return runs if [text for run in runs for text in hard_texts(run)] == hard_texts(translation) else None
 
 
 def _answer(run: str, answers: dict[str, _Answer]) -> str:

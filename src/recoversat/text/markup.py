@@ -155,6 +155,11 @@ def place_tags(translation: str, inner: Sequence[str], marks: Sequence[str]) -> 
     return [*runs, translation[position:]]
 
 
+def kept_elements(text: str) -> list[str]:
+    """List the characters of a block's text that stand for untranslated elements."""
+    return [character for character in text if _FIRST_SLOT <= ord(character) <= _LAST_SLOT]
+
+
 def are_pairs(marks: Sequence[str]) -> bool:
     """Tell whether the tags are elements side by side, each with text in it.
 

@@ -45,7 +45,7 @@ _HARD = rf"""
 _NUMBER = r"(?:[A-Za-z]{0,12}-)?[A-Za-z]{0,12}\d[A-Za-z\d]*(?:[.,:/'’-]\d[A-Za-z\d]*)*"  # COVID-19 too
 _TOKEN = re.compile(rf"(?P<hard>{_HARD}) | (?P<number>{_NUMBER})", re.VERBOSE)
 _DIGITS = re.compile(r"\d+(?:[.,:/'’-]\d+)*")
-_POSITIONAL = re.compile(r"\{\}|%(?!%|\d+\$|\()")
+_POSITIONAL = re.compile(rf"\{{\}}|%(?!%|\d+\$|\()|[{_PLANE_15}]")
 # Two spans with only this between them travel as one.
 _BETWEEN_HARD = re.compile(r"[.,:;/@|&+*=~_'’–—-]{0,2}\s?[.,:;/@|&+*=~_'’–—-]{0,2}\s?")
 _BESIDE_NUMBER = re.compile(r"[.,:;/@|&+*=~_'’–—-]{0,2}")
@@ -160,7 +160,7 @@ def unmask(masked: Masked, translation: str) -> str | None:
         order.append(spelling)
         position = match.end()
     result = "".join(out) + translation[position:]
-    # printf fills its arguments from left to right: these must not change places.
+    # printf fills its arguments from left to right, and elements keep their order: no changing places.
     positional = [span for span in masked.stand_ins.values() if _POSITIONAL.search(span)]
     if positional != [span for span in order if span in positional]:
         return None

@@ -34,7 +34,8 @@ def sentence_spans(text: str, language: str, *, keep: Sequence[Range] = (), line
     """
     spans = []
     for start, end in (match.span() for match in _LINE.finditer(text)):
-        cuts = [cut for cut in _sentence_ends(text[start:end], language, start) if not _tears(text, cut, keep)]
+        ends = _sentence_ends(text[start:end], language, start)
+        cuts = [cut for cut in ends if not (_tears(text, cut, keep) or _is_glued(text, cut))]
         for left, right in zip([start, *cuts], [*cuts, end], strict=True):
             sentence = text[left:right]
             if core := sentence.strip():
@@ -93,12 +94,20 @@ def _segment(line: str, language: str) -> list[str]:
 
 def _tears(text: str, cut: int, keep: Sequence[Range]) -> bool:
     """Tell whether `cut` falls into one of the sorted spans, or parts one from what is glued to it."""
-    spaced = text[cut - 1].isspace() or text[cut].isspace()
     before = bisect_right(keep, cut, key=lambda span: span[0]) - 1
     if before < 0:
         return False
     start, end = keep[before]
-    return start < cut < end or (not spaced and cut in (start, end))
+    return start < cut < end or (cut in (start, end) and not _is_spaced(text, cut))
+
+
+def _is_spaced(text: str, cut: int) -> bool:
+    return text[cut - 1].isspace() or text[cut].isspace()
+
+
+def _is_glued(text: str, cut: int) -> bool:
+    """Tell whether a sentence would end without white space, where the script needs some ("a.(b", not "。")."""
+    return text[cut - 1].isascii() and not _is_spaced(text, cut)
 
 
 def _allowed_cuts(text: str, cuts: Iterable[int], keep: Sequence[Range]) -> list[int]:

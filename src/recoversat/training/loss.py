@@ -8,7 +8,7 @@ computed while they do.
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor
@@ -31,7 +31,7 @@ class Loss:
 def smoothed_cross_entropy(hidden: Tensor, weight: Tensor, labels: Tensor, smoothing: float) -> Loss:
     """Sum the loss over rows whose label is not PAD; `weight` is the output embedding (V, D)."""
     flat, targets = hidden.flatten(0, -2), labels.flatten()
-    smoothed, nll = _ChunkedCrossEntropy.apply(flat, weight, targets, smoothing)
+    smoothed, nll = cast(Any, _ChunkedCrossEntropy).apply(flat, weight, targets, smoothing)
     return Loss(smoothed, nll, (targets != PAD).sum())
 
 

@@ -61,9 +61,7 @@ class TableStepper:
         self.prefixes = [self.prefixes[i] for i in which]
 
 
-def exhaustive(
-    stepper: TableStepper, sentence: int, limit: int, alpha: float
-) -> list[tuple[float, tuple[int, ...]]]:
+def exhaustive(stepper: TableStepper, sentence: int, limit: int, alpha: float) -> list[tuple[float, tuple[int, ...]]]:
     """Score every sequence that ends in EOS within the limit or is cut off there, best first."""
     scored = []
     for length in range(1, limit + 1):
@@ -99,9 +97,7 @@ def sources() -> list[list[int]]:
     return [rng.integers(N_SPECIAL, 23, size=n).tolist() for n in rng.integers(1, 12, size=40)]
 
 
-def search(
-    model: Transformer, sources: list[list[int]], beam: int = 4, n_best: int = 1, **kwargs: bool
-) -> list[NBest]:
+def search(model: Transformer, sources: list[list[int]], beam: int = 4, n_best: int = 1, **kwargs: bool) -> list[NBest]:
     stepper = TorchEngine(model, torch.device("cpu")).start(sources, np.ones(len(sources), dtype=np.int64))
     limits = np.array([len(source) + 6 for source in sources])
     return beam_search(stepper, limits, beam=beam, n_best=n_best, **kwargs)
@@ -134,9 +130,7 @@ def test_a_wide_beam_is_exhaustive_search(alpha: float, sharpness: float) -> Non
     ):
         expected = exhaustive(TableStepper([], sharpness), sentence, int(limit), alpha)[:7]
         assert [tuple(h.tokens) for h in result.hypotheses] == [tokens for _, tokens in expected]
-        assert [h.score for h in result.hypotheses] == pytest.approx(
-            [score for score, _ in expected], abs=1e-5
-        )
+        assert [h.score for h in result.hypotheses] == pytest.approx([score for score, _ in expected], abs=1e-5)
 
 
 def test_a_narrow_beam_misses_what_a_wide_one_finds() -> None:
@@ -158,12 +152,8 @@ def test_reported_scores_are_those_of_the_parallel_pass(
     found = [(source, h) for source, result in zip(sources, results, strict=True) for h in result.hypotheses]
     assert sum(h.closed for _, h in found) > 10
     assert sum(not h.closed for _, h in found) > 10
-    for (_, h), again in zip(
-        found, score_pairs(model, [(source, h.tokens) for source, h in found]), strict=True
-    ):
-        summed = again.token_log_probs[
-            : len(h.tokens) + h.closed
-        ]  # one that was cut off never reached its EOS
+    for (_, h), again in zip(found, score_pairs(model, [(source, h.tokens) for source, h in found]), strict=True):
+        summed = again.token_log_probs[: len(h.tokens) + h.closed]  # one that was cut off never reached its EOS
         assert h.token_log_probs == pytest.approx(summed, abs=1e-4)
         assert h.score == pytest.approx(sum(summed) / ((5 + len(summed)) / 6) ** 0.6, abs=1e-4)
 
@@ -188,9 +178,7 @@ def test_sentences_do_not_notice_their_batch(
             assert result.steps == alone[at].steps
 
 
-def test_n_best_lists_are_sorted_distinct_and_consistent(
-    model: Transformer, sources: list[list[int]]
-) -> None:
+def test_n_best_lists_are_sorted_distinct_and_consistent(model: Transformer, sources: list[list[int]]) -> None:
     for source, result in zip(sources, search(model, sources, n_best=4), strict=True):
         scores = [h.score for h in result.hypotheses]
         assert len(scores) == 4
@@ -218,6 +206,19 @@ def test_stopping_early_changes_nothing_but_the_steps(
     assert sum(r.steps for r in early) < sum(r.steps for r in late)
 
 
+@pytest.mark.parametrize("alpha", [0.6, 2.0])
+@pytest.mark.parametrize("n_best", [1, 3])
+def test_a_long_hypothesis_may_win_late(alpha: float, n_best: int) -> None:
+    """The longer an open hypothesis may get, the more its score may rise: stopping must reckon with that."""
+    sentences, limits = list(range(60)), np.arange(60) % 7 + 4
+    early, late = (
+        beam_search(TableStepper(sentences.copy()), limits, 3, alpha, n_best, stop_early)
+        for stop_early in (True, False)
+    )
+    assert [r.hypotheses for r in early] == [r.hypotheses for r in late]
+    assert sum(r.steps for r in early) < sum(r.steps for r in late)
+
+
 def test_a_search_asks_for_more_of_its_best_list_than_of_its_winner(
     model: Transformer, sources: list[list[int]]
 ) -> None:
@@ -231,16 +232,21 @@ def test_the_cache_is_copied_only_when_places_change() -> None:
         def table(self, sentence: int, prefix: tuple[int, ...]) -> np.ndarray:
             if len(prefix) == 1:  # two good beginnings, then each goes on in its own way
                 return np.log([1e-9, 0.5, 0.5 - 2e-9, 1e-9])
-            return (
-                np.log([1e-9, 1e-9, 1e-9, 1 - 3e-9])
-                if len(prefix) < 5
-                else np.log([1 - 3e-9, 1e-9, 1e-9, 1e-9])
-            )
+            return np.log([1e-9, 1e-9, 1e-9, 1 - 3e-9]) if len(prefix) < 5 else np.log([1 - 3e-9, 1e-9, 1e-9, 1e-9])
 
     stepper = Certain([0, 0, 0])
     found = beam_search(stepper, np.array([9, 9, 9]), beam=2, n_best=2)
     assert [h.tokens for h in found[1].hypotheses] == [[A, C, C, C], [B, C, C, C]]
     assert stepper.kept == [[0, 0, 1, 1, 2, 2]]
+
+
+def test_a_beam_wider_than_what_may_be_written_has_empty_slots() -> None:
+    torch.manual_seed(5)
+    config = ModelConfig(d_model=8, d_hidden=8, n_heads=2, encoder_layers=1, decoder_layers=1, vocab_size=7)
+    results = search(Transformer(config), [[5, 6], [6]], beam=6, n_best=6)  # only 5, 6 and EOS may be written
+    for result in results:
+        assert len({(*h.tokens, h.closed) for h in result.hypotheses}) == len(result.hypotheses) == 6
+        assert all(np.isfinite(h.token_log_probs).all() and set(h.tokens) <= {5, 6} for h in result.hypotheses)
 
 
 def test_finished_sentences_leave_the_batch() -> None:

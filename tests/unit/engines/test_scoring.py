@@ -62,9 +62,7 @@ def test_scores_are_those_of_asking_token_by_token(model: Transformer, pairs: li
 def test_the_batch_does_not_matter(model: Transformer, pairs: list[Pair], batch_tokens: int) -> None:
     whole = score_pairs(model, pairs)
     order = np.random.default_rng(batch_tokens).permutation(len(pairs)).tolist()
-    for at, score in zip(
-        order, score_pairs(model, [pairs[i] for i in order], batch_tokens=batch_tokens), strict=True
-    ):
+    for at, score in zip(order, score_pairs(model, [pairs[i] for i in order], batch_tokens=batch_tokens), strict=True):
         assert score.token_log_probs == pytest.approx(whole[at].token_log_probs, abs=1e-4)
 
 

@@ -32,6 +32,7 @@ def sentences(text: str, language: str) -> list[str]:
         ("de", ["Der 2. Weltkrieg endete 1945.", "Das war gut."]),
         ("de-AT", ["Er kommt am 3. Mai.", "Sie auch."]),
         ("xx", ["One here.", "Two here."]),
+        ("en", ["See https://a.org/b.(Then) more.", "End."]),
     ],
 )
 def test_sentences_end_where_they_end(language: str, expected: list[str]) -> None:
@@ -53,6 +54,10 @@ def test_sentences_end_where_they_end(language: str, expected: list[str]) -> Non
 )
 def test_line_breaks_and_tabs_end_sentences(text: str, expected: list[str]) -> None:
     assert sentences(text, "en") == expected
+
+
+def test_chinese_needs_no_space() -> None:
+    assert sentences("你好。世界！", "zh") == ["你好。", "世界！"]
 
 
 def test_nothing_is_cut_inside_a_kept_span() -> None:

@@ -1,0 +1,116 @@
+"""What `recoversat evaluate` is asked for: systems and test sets, as written on the command line."""
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from recoversat.errors import UserError
+
+_OPTIONS = re.compile(r"(.+?)((?::\w+=[^:=]+)*)")
+_NAME = re.compile(r"[\w.+@ -]+")
+_PLACEHOLDER = "{test}"
+
+
+@dataclass(frozen=True)
+class SystemSpec:
+    """A system to evaluate: a model folder or run, a saved output (.jsonl) or a text file of translations."""
+
+    name: str
+    path: str  # may hold {test}, the name of the test set
+    segments: int | None = None
+    beam: int = 1
+
+    @property
+    def kind(self) -> Literal["model", "file"]:
+        """Say whether the system has to be run or has been."""
+        return "model" if Path(self.path).is_dir() else "file"
+
+    def file_for(self, test_set: str) -> Path:
+        """Find the file that holds this system's translations of a test set."""
+        return Path(self.path.replace(_PLACEHOLDER, test_set))
+
+
+@dataclass(frozen=True)
+class TestSpec:
+    """A test set: its name and two aligned files."""
+
+    __test__ = False  # pytest takes a class of this name for a group of tests
+
+    name: str
+    sources: Path
+    references: Path
+
+
+def parse_system(text: str) -> SystemSpec:
+    """Read NAME=PATH[:segments=K][:beam=N].
+
+    >>> parse_system("k5=student:segments=5")
+    SystemSpec(name='k5', path='student', segments=5, beam=1)
+    """
+    name, path = _named(text, "--system", "NAME=PATH, e.g. k5=student:segments=5 or other=out.de")
+    match = _OPTIONS.fullmatch(path)
+    options = dict(part.split("=", 1) for part in match[2].split(":")[1:]) if match else {}
+    for key, value in options.items():
+        if key not in ("segments", "beam"):
+            raise UserError(f"--system {text}: no option {key}; there are segments and beam, e.g. :segments=5")
+        if not value.isdecimal() or int(value) < 1:
+            raise UserError(f"--system {text}: {key} must be a whole number from 1, not {value!r}")
+    segments = int(options["segments"]) if "segments" in options else None
+    return SystemSpec(name, match[1] if match else path, segments, int(options.get("beam", 1)))
+
+
+def parse_test(text: str) -> TestSpec:
+    """Read NAME=SOURCES,REFERENCES.
+
+    >>> parse_test("ted=tst.en,tst.de").references
+    PosixPath('tst.de')
+    """
+    form = "NAME=SOURCES,REFERENCES, e.g. ted=tst.en,tst.de"
+    name, paths = _named(text, "--test", form)
+    files = paths.split(",")
+    if len(files) != 2 or not all(files):
+        raise UserError(f"--test {text}: write {form}")
+    return TestSpec(name, Path(files[0]), Path(files[1]))
+
+
+def check_specs(systems: Iterable[SystemSpec], tests: Iterable[TestSpec], roles: dict[str, str | None]) -> None:
+    """Find what cannot work before anything is translated; `roles` maps an option to the system it names."""
+    named, test_names = [spec.name for spec in systems], [spec.name for spec in tests]
+    for option, names in (("--system", named), ("--test", test_names)):
+        if not names:
+            raise UserError(f"nothing to evaluate: give at least one {option}")
+        if twice := sorted({name for name in names if names.count(name) > 1}):
+            raise UserError(f"{option}: the name {twice[0]} is given twice; each needs its own")
+    for option, name in roles.items():
+        if name is not None and name not in named:
+            raise UserError(f"{option} {name}: no system has this name; there are: {', '.join(named)}")
+    for spec in systems:
+        _check_system(spec, test_names)
+
+
+def _check_system(spec: SystemSpec, test_names: list[str]) -> None:
+    if spec.kind == "model":
+        return
+    if spec.segments is not None or spec.beam != 1:
+        raise UserError(f"--system {spec.name}: segments and beam are for models, but {spec.path} is no folder")
+    if len(test_names) > 1 and _PLACEHOLDER not in spec.path:
+        raise UserError(
+            f"--system {spec.name}: one file cannot translate {len(test_names)} test sets;"
+            f" write {_PLACEHOLDER} where their names stand, e.g. {spec.name}=out/{_PLACEHOLDER}.de"
+        )
+    for test_name in test_names:
+        if not spec.file_for(test_name).is_file():
+            raise UserError(
+                f"--system {spec.name}: {spec.file_for(test_name)} is neither a model folder nor a file of translations"
+            )
+
+
+def _named(text: str, option: str, form: str) -> tuple[str, str]:
+    name, equals, rest = text.partition("=")
+    if not equals or not name or not rest:
+        raise UserError(f"{option} {text}: write {form}")
+    if not _NAME.fullmatch(name) or name.startswith("."):  # it becomes part of a file's name
+        raise UserError(f"{option} {text}: {name!r} cannot be a name; use letters, digits and . _ - + @")
+    return name, rest

@@ -1,0 +1,61 @@
+"""Other translations of a sentence: where the model was least sure, take its second choice and write again."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from recoversat.serve.catalog import ServedModel
+from recoversat.translator import Translation
+from recoversat.vocab import NEVER_EMITTED
+
+_TRIES = 2  # decodings for each alternative wanted: some turn out alike
+
+
+@dataclass(frozen=True)
+class OtherTranslations:
+    """For each sentence, as the model saw it: its translation and others, the best first."""
+
+    texts: dict[str, list[str]]
+
+    def nth(self, sentence: str, nth: int) -> str:
+        """Return the n-th alternative of a sentence, or the translation itself where there are fewer."""
+        known = self.texts.get(sentence, [sentence])
+        return known[nth + 1] if nth + 1 < len(known) else known[0]
+
+
+@dataclass(frozen=True)
+class _Doubt:
+    """A place where another token was nearly as likely."""
+
+    gap: float
+    place: tuple[int, int]
+    token: int
+
+
+def other_translations(
+    model: ServedModel, segments: int, translations: Sequence[Translation], wanted: int, batch_size: int
+) -> OtherTranslations:
+    """Decode each sentence again with the second choice forced where the first one was least certain."""
+    doubts = [sorted(_doubts(model, t), key=lambda doubt: doubt.gap)[: _TRIES * wanted] for t in translations]
+    again = [(t.source, doubt) for t, found in zip(translations, doubts, strict=True) for doubt in found]
+    written = model.translator.translate(
+        [source for source, _ in again],
+        segments=segments,
+        batch_size=batch_size,
+        forced=[{doubt.place: doubt.token} for _, doubt in again],
+    )
+    texts = {}
+    for translation in translations:
+        others = sorted((t for t in written if t.source == translation.source), key=lambda t: -t.score)
+        texts[translation.source] = list(dict.fromkeys([translation.text, *(t.text for t in others)]))
+    return OtherTranslations(texts)
+
+
+def _doubts(model: ServedModel, translation: Translation) -> list[_Doubt]:
+    doubts = []
+    for s, segment in enumerate(translation.segments):
+        for position, (chosen, best) in enumerate(zip(segment.log_probs, segment.alternatives, strict=False)):
+            others = [(piece, log_prob) for piece, log_prob in best if log_prob != chosen]
+            token = model.vocabulary.get(others[0][0]) if others else None
+            if token is not None and token not in NEVER_EMITTED:
+                doubts.append(_Doubt(chosen - others[0][1], (s, position), token))
+    return doubts

@@ -1,0 +1,153 @@
+"""The models on offer: which folder translates which pair of languages, and with how many segments."""
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol
+
+from recoversat.config import Config
+from recoversat.errors import UserError
+from recoversat.model_folder import read_config, resolve_model
+from recoversat.text.tokenizer import Tokenizer
+from recoversat.translator import Translation
+
+_PAIR = re.compile(r"([A-Za-z]+)[-:]([A-Za-z]+)|([A-Za-z-]+):([A-Za-z-]+)")
+
+
+class SentenceTranslator(Protocol):
+    """What the server needs of a translator; `recoversat.translator.Translator` is one."""
+
+    config: Config
+    tokenizer: Tokenizer
+
+    def translate(
+        self,
+        texts: Sequence[str],
+        *,
+        segments: int | None = None,
+        batch_size: int = 32,
+        forced: Sequence[Any] | None = None,
+        alternatives: int = 0,
+    ) -> list[Translation]:
+        """Translate single lines, in their order."""
+
+
+@dataclass(frozen=True)
+class ModelSource:
+    """A model folder and the languages it translates between."""
+
+    source: str
+    target: str
+    folder: Path
+
+
+@dataclass(frozen=True, eq=False)
+class ServedModel:
+    """A loaded model; `choices` are the values of K it was trained with."""
+
+    source: str
+    target: str
+    translator: SentenceTranslator
+    max_segments: int
+    choices: tuple[int, ...]
+    vocabulary: dict[str, int] = field(repr=False)
+
+    @property
+    def autoregressive(self) -> bool:
+        """Say whether this model only writes one token after the other."""
+        return self.choices == (1,)
+
+    @property
+    def segments(self) -> int:
+        """K where nobody asks for another."""
+        return max(self.choices)
+
+    @property
+    def max_tokens(self) -> int:
+        """Tokens of the longest sentence the model has learnt from."""
+        return self.translator.config.data.max_tokens
+
+    def n_tokens(self, text: str) -> int:
+        """Count the tokens of a text."""
+        return len(self.translator.tokenizer.encode([text])[0])
+
+
+def builtin_models() -> list[ModelSource]:
+    """List the models that come with the package: none yet."""
+    return []
+
+
+def parse_model(text: str) -> ModelSource:
+    """Read PAIR=FOLDER, or FOLDER alone: then its config names the languages."""
+    pair, equals, path = text.partition("=")
+    match = _PAIR.fullmatch(pair) if equals else None
+    if equals and not match:
+        raise UserError(f"--model {text}: write it like en-de=FOLDER, or zh-Hans:en=FOLDER")
+    folder = resolve_model(Path(path if equals else text))
+    config, _ = read_config(folder)
+    if config.model.kind != "segments":
+        raise UserError(f"--model {text}: a {config.model.kind!r} model cannot be served; give one of kind 'segments'")
+    named = [code for code in match.groups() if code] if match else [config.data.src_lang, config.data.tgt_lang]
+    return ModelSource(named[0], named[1], folder)
+
+
+def model_sources(models: Sequence[str]) -> list[ModelSource]:
+    """Find the models asked for, or the built-in ones."""
+    found = [parse_model(text) for text in models] or builtin_models()
+    if not found:
+        raise UserError("no model to serve: add --model en-de=FOLDER (a model folder or training run)")
+    return found
+
+
+def serve_model(source: str, target: str, translator: SentenceTranslator, max_segments: int) -> ServedModel:
+    """Describe a loaded translator."""
+    size = translator.tokenizer.size
+    pieces = translator.tokenizer.pieces(list(range(size)))
+    vocabulary = {piece: index for index, piece in reversed(list(enumerate(pieces)))}
+    choices = tuple(sorted(set(translator.config.train.segment_choices)))
+    return ServedModel(source, target, translator, max_segments, choices, vocabulary)
+
+
+def load_model(where: ModelSource, device: str) -> ServedModel:
+    """Load a model folder."""
+    from recoversat.translator import Translator
+
+    translator = Translator(where.folder, device=device)
+    return serve_model(where.source, where.target, translator, translator.engine.max_segments)
+
+
+class Catalog:
+    """All loaded models, by pair of languages."""
+
+    def __init__(self, models: Iterable[ServedModel]) -> None:
+        self._main: dict[tuple[str, str], ServedModel] = {}
+        self._autoregressive: dict[tuple[str, str], ServedModel] = {}
+        for model in models:
+            shelf = self._autoregressive if model.autoregressive else self._main
+            if (model.source, model.target) in shelf:
+                raise UserError(f"two models for {model.source}-{model.target}: serve one, or one and its teacher")
+            shelf[model.source, model.target] = model
+        self.pairs = list(dict.fromkeys([*self._main, *self._autoregressive]))
+
+    @property
+    def languages(self) -> list[str]:
+        """Codes of all languages, sources first."""
+        return list(dict.fromkeys([source for source, _ in self.pairs] + [target for _, target in self.pairs]))
+
+    def targets(self, source: str) -> list[str]:
+        """List what a language can be translated into; itself always."""
+        return sorted({source, *(target for first, target in self.pairs if first == source)})
+
+    def main(self, source: str, target: str) -> ServedModel | None:
+        """Return the model of a pair that writes several segments, if there is one."""
+        return self._main.get((source, target)) or self._autoregressive.get((source, target))
+
+    def autoregressive(self, source: str, target: str) -> ServedModel | None:
+        """Return who writes one token after the other: a teacher, or a model that has learnt K = 1 too."""
+        teacher, main = self._autoregressive.get((source, target)), self._main.get((source, target))
+        return teacher or (main if main and 1 in main.choices else None)
+
+    def route(self, source: str, target: str, segments: int | None) -> ServedModel | None:
+        """Choose the model of a pair for K segments."""
+        return (self.autoregressive(source, target) if segments == 1 else None) or self.main(source, target)

@@ -1,0 +1,77 @@
+"""Every decoding step as JSON lines, for a page that draws how a translation came about: see docs/trace.md."""
+
+import math
+from collections.abc import Collection, Iterator
+from typing import Any
+
+from recoversat.display import Place
+from recoversat.translator import Segment, Translation
+from recoversat.vocab import DEL, EOS, SPECIAL_PIECES
+
+FORMAT = "recoversat-trace-1"
+N_ALTERNATIVES = 5
+
+_TERMINATORS = {"eos": SPECIAL_PIECES[EOS], "del": SPECIAL_PIECES[DEL]}
+_DIGITS = 6  # of a probability: enough to draw, small enough to send
+
+
+def trace_records(translation: Translation, number: int, forced: Collection[Place] = ()) -> Iterator[dict[str, Any]]:
+    """Yield a record for the sentence, then one for each decoding step; everything is counted from 1."""
+    yield {
+        "type": "sentence",
+        "format": FORMAT,
+        "sentence": number,
+        "source": translation.source,
+        "translation": translation.text,
+        "steps": translation.steps,
+        "score": _rounded(translation.score),
+        "segments": [_segment(segment) for segment in translation.segments],
+    }
+    for step in range(1, _longest(translation) + 1):
+        yield {"type": "step", "sentence": number, "step": step, "tokens": _tokens(translation, step, forced)}
+
+
+def _longest(translation: Translation) -> int:
+    """Count the steps that have a token; of a beam search, `steps` may be more than the winner has tokens."""
+    return max((len(segment.log_probs) for segment in translation.segments), default=0)
+
+
+def _segment(segment: Segment) -> dict[str, Any]:
+    return {
+        "text": segment.text,
+        "length": len(segment.ids),
+        "ending": segment.ending,
+        "score": _rounded(segment.score),
+    }
+
+
+def _tokens(translation: Translation, step: int, forced: Collection[Place]) -> list[dict[str, Any]]:
+    """List what each segment that was still open wrote in this step."""
+    return [
+        _token(segment, index, step) | {"forced": (index, step - 1) in forced}
+        for index, segment in enumerate(translation.segments)
+        if step <= len(segment.log_probs)
+    ]
+
+
+def _token(segment: Segment, index: int, step: int) -> dict[str, Any]:
+    closes = step == len(segment.log_probs)
+    is_terminator = step > len(segment.pieces)
+    return {
+        "segment": index + 1,
+        "piece": _TERMINATORS[segment.ending] if is_terminator else segment.pieces[step - 1],
+        "probability": _probability(segment.log_probs[step - 1]),
+        "ending": segment.ending if closes else None,
+        "alternatives": [
+            {"piece": piece, "probability": _probability(log_prob)}
+            for piece, log_prob in (segment.alternatives[step - 1] if segment.alternatives else [])
+        ],
+    }
+
+
+def _probability(log_prob: float) -> float:
+    return _rounded(math.exp(log_prob))
+
+
+def _rounded(value: float) -> float:
+    return round(value, _DIGITS)

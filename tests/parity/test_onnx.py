@@ -1,0 +1,180 @@
+"""The ONNX engine writes what the torch engine writes: same tokens in fp32, nearly the same in int8."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from recoversat.config import ModelConfig
+from recoversat.decoding.segmentwise import Decoded, Forced, decode_segments
+from recoversat.decoding.stepping import FREE, Bools, Choice, Ints, Stepper
+from recoversat.engines.engine import Engine
+from recoversat.engines.export import compare_tokens, export_model
+from recoversat.engines.onnx_engine import OnnxEngine
+from recoversat.engines.torch_engine import TorchEngine
+from recoversat.model.transformer import Transformer
+from recoversat.vocab import BOS, DEL, EOS, N_SPECIAL, NEVER_EMITTED
+
+SHAPES = {
+    "small": ModelConfig(d_model=64, d_hidden=96, n_heads=4, encoder_layers=2, decoder_layers=3, vocab_size=301),
+    "odd": ModelConfig(d_model=278, d_hidden=507, n_heads=2, encoder_layers=2, decoder_layers=2, vocab_size=1001),
+    "deep encoder": ModelConfig(
+        d_model=32, d_hidden=130, n_heads=1, encoder_layers=4, decoder_layers=1, vocab_size=128, max_segments=12
+    ),
+}
+
+
+def lively_model(config: ModelConfig, seed: int) -> Transformer:
+    """Make a model whose every weight, bias and norm has a say in what it writes."""
+    torch.manual_seed(seed)
+    model = Transformer(config)
+    for parameter in model.parameters():
+        matrix = parameter.dim() > 1
+        torch.nn.init.normal_(parameter, mean=0.0 if matrix else 0.5, std=2 / config.d_model**0.5 if matrix else 0.3)
+    torch.nn.init.normal_(model.embedding.weight, std=0.3)
+    return model
+
+
+@pytest.fixture(scope="module", params=SHAPES)
+def engines(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Engine]:
+    config = SHAPES[request.param]
+    model = lively_model(config, seed=1)
+    weights = {name: value.numpy() for name, value in model.state_dict().items()}
+    folders = export_model(weights, config, tmp_path_factory.mktemp("onnx"))
+    loaded: dict[str, Engine] = {folder.name: OnnxEngine(folder, config) for folder in folders}
+    return loaded | {"torch": TorchEngine(model, torch.device("cpu"))}
+
+
+def sources_of(lengths: list[int], seed: int = 2) -> list[list[int]]:
+    rng = np.random.default_rng(seed)
+    return [rng.integers(N_SPECIAL, 120, length).tolist() for length in lengths]
+
+
+def decode(
+    engine: Engine, sources: list[list[int]], n_segments: Ints, limits: Ints, forced: list[Forced] | None = None
+) -> list[Decoded]:
+    return decode_segments(engine.start(sources, n_segments), n_segments, limits, forced, n_best=3)
+
+
+def assert_same(expected: list[Decoded], got: list[Decoded]) -> None:
+    for one, other in zip(expected, got, strict=True):
+        assert one.segments == other.segments
+        assert one.steps == other.steps
+        for place, log_probs in enumerate(one.log_probs):
+            np.testing.assert_allclose(log_probs, other.log_probs[place], atol=2e-4)
+            for best, other_best in zip(one.alternatives[place], other.alternatives[place], strict=True):
+                assert [token for token, _ in best] == [token for token, _ in other_best]
+                np.testing.assert_allclose([p for _, p in best], [p for _, p in other_best], atol=2e-4)
+
+
+@pytest.mark.parametrize("n_segments", [1, 2, 5, 10])
+def test_one_sentence_comes_out_the_same(engines: dict[str, Engine], n_segments: int) -> None:
+    sources, k, limits = sources_of([13]), np.array([n_segments]), np.array([12])
+    assert_same(decode(engines["torch"], sources, k, limits), decode(engines["fp32"], sources, k, limits))
+
+
+def test_a_batch_of_mixed_lengths_and_segments_comes_out_the_same(engines: dict[str, Engine]) -> None:
+    sources = sources_of([7, 25, 1, 12, 3, 40, 9])
+    k, limits = np.array([1, 10, 5, 2, 1, 3, 10]), np.array([9, 4, 12, 7, 3, 15, 6])  # members leave one by one
+    assert_same(decode(engines["torch"], sources, k, limits), decode(engines["fp32"], sources, k, limits))
+
+
+def test_outputs_far_longer_than_expected_come_out_the_same(engines: dict[str, Engine]) -> None:
+    sources, k, limits = sources_of([2, 3]), np.array([2, 1]), np.array([70, 80])
+    assert_same(decode(engines["torch"], sources, k, limits), decode(engines["fp32"], sources, k, limits))
+
+
+def test_forced_tokens_are_taken_and_scored_the_same(engines: dict[str, Engine]) -> None:
+    sources, k, limits = sources_of([8, 11]), np.array([3, 1]), np.array([6, 6])
+    forced: list[Forced] = [{(0, 0): 40, (0, 1): EOS, (2, 3): 77, (1, 0): DEL}, {(0, 2): 99, (0, 4): EOS}]
+    expected = decode(engines["torch"], sources, k, limits, forced)
+    assert expected[0].segments[0] == [40, EOS]
+    assert_same(expected, decode(engines["fp32"], sources, k, limits, forced))
+
+
+def test_more_rows_than_one_part_holds_come_out_the_same(engines: dict[str, Engine]) -> None:
+    sources, k, limits = sources_of([5, 9, 14] * 6), np.full(18, 10), np.tile([3, 5, 4], 6)
+    assert_same(decode(engines["torch"], sources, k, limits), decode(engines["fp32"], sources, k, limits))
+
+
+def play(stepper: Stepper, seed: int, n_segments: int, members: int) -> list[tuple[Choice, Bools]]:
+    """Step with tokens, endings and reorderings that do not depend on what the model chooses."""
+    rng, played = np.random.default_rng(seed), []
+    tokens, active = np.full((members, n_segments), BOS), np.ones((members, n_segments), dtype=bool)
+    for step in range(9):
+        forced = rng.integers(N_SPECIAL, 120, tokens.shape)
+        forced[rng.random(tokens.shape) < 0.5] = FREE
+        played.append((stepper.step(tokens, active, forced if step % 2 else None, n_best=4), active))
+        tokens = rng.integers(N_SPECIAL, 120, tokens.shape)
+        active = active & (rng.random(tokens.shape) < 0.9)
+        if step % 3 == 2:
+            which = rng.integers(0, len(tokens), len(tokens) + 1)  # one is named twice, others leave
+            stepper.keep(which)
+            tokens, active = tokens[which], active[which]
+    return played
+
+
+@pytest.mark.parametrize("n_segments", [1, 4])
+def test_endings_and_reorderings_come_out_the_same(engines: dict[str, Engine], n_segments: int) -> None:
+    sources, k = sources_of([6, 17, 11, 2]), np.full(4, n_segments)
+    expected = play(engines["torch"].start(sources, k), 3, n_segments, 4)
+    for (one, active), (other, _) in zip(
+        expected, play(engines["fp32"].start(sources, k), 3, n_segments, 4), strict=True
+    ):
+        np.testing.assert_array_equal(one.tokens[active], other.tokens[active])
+        np.testing.assert_allclose(one.log_probs[active], other.log_probs[active], atol=2e-4)
+        assert one.best_tokens is not None
+        assert other.best_tokens is not None
+        np.testing.assert_array_equal(one.best_tokens[active], other.best_tokens[active])
+
+
+@pytest.mark.parametrize("n_segments", [1, 4])
+def test_int8_scores_stay_close(engines: dict[str, Engine], n_segments: int) -> None:
+    sources, k = sources_of([6, 17, 11, 2]), np.full(4, n_segments)
+    expected = play(engines["torch"].start(sources, k), 3, n_segments, 4)
+    got = play(engines["int8"].start(sources, k), 3, n_segments, 4)
+    errors = np.concatenate(
+        [np.abs(one.log_probs - other.log_probs)[active & (one.tokens == other.tokens)]
+         for (one, active), (other, _) in zip(expected, got, strict=True)]
+    )  # fmt: skip
+    same = [(one.tokens == other.tokens)[active] for (one, active), (other, _) in zip(expected, got, strict=True)]
+    spread = np.concatenate([one.log_probs[active] for one, active in expected]).std()
+    assert np.concatenate(same).mean() > 0.85
+    assert np.median(errors) < 0.05 * spread
+    assert errors.max() < 0.4 * spread
+    assert errors.max() > 0  # it is not fp32
+
+
+@pytest.mark.parametrize("name", ["fp32", "int8"])
+def test_what_must_not_be_written_is_not(engines: dict[str, Engine], name: str) -> None:
+    sources = sources_of([6, 9])
+    stepper = engines[name].start(sources, np.array([1, 2]))
+    choice = stepper.step(np.array([[BOS, 0], [BOS, BOS]]), np.array([[True, False], [True, True]]), n_best=90)
+    assert choice.best_tokens is not None
+    assert choice.best_log_probs is not None
+    likely = choice.best_tokens[choice.best_log_probs > -np.inf]
+    assert not np.isin(likely, NEVER_EMITTED).any()
+    single = stepper.step(np.array([[9, 0], [9, 9]]), np.ones((2, 2), bool), np.array([[DEL, FREE], [DEL, FREE]]))
+    assert single.log_probs[0, 0] == -np.inf
+    assert np.isfinite(single.log_probs[1, 0])
+
+
+def test_comparison_counts_differing_sentences(engines: dict[str, Engine]) -> None:
+    sources = sources_of([6, 9, 4])
+    assert compare_tokens(engines["torch"], engines["fp32"], sources, 3).passed
+    other = TorchEngine(lively_model(SHAPES["small"], seed=5), torch.device("cpu"))
+    check = compare_tokens(engines["torch"], other, sources, 3)
+    assert (check.passed, check.sentences, check.first_difference) == (False, 3, 0)
+
+
+def test_exported_graphs_are_valid_onnx(tmp_path: Path) -> None:
+    import onnx
+
+    config = SHAPES["small"]
+    weights = {name: value.numpy() for name, value in lively_model(config, 1).state_dict().items()}
+    [folder] = export_model(weights, config, tmp_path, ("fp32",))
+    for name in ("encoder", "step"):
+        model = onnx.load(str(folder / f"{name}.onnx"), load_external_data=False)
+        assert {opset.domain for opset in model.opset_import} == {"", "com.microsoft"}
+        assert all(node.op_type != "Identity" for node in model.graph.node)

@@ -1,0 +1,100 @@
+"""Kill -9 at any moment, start again: not a bit of difference. Two processes: the same model as one."""
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from recoversat.model.weights import read_weights
+from recoversat.model_folder import checkpoint_folders
+from tests.system.conftest import Run
+
+SHORT = [
+    "--set", "train.steps=40", "--set", "train.save_every=5", "--set", "train.validate_every=15",
+    "--set", "train.batch_tokens=256", "--set", "model.dropout=0.1", "--set", "train.log_every=3",
+]  # fmt: skip
+
+
+def command(toy: Path, out: Path, *more: str) -> list[str]:
+    base = ["train", str(toy / "corpus"), "--out", str(out), "--config", str(toy / "toy.yaml"), *SHORT, *more]
+    return [sys.executable, "-m", "recoversat", *base]
+
+
+def losses(run: Path) -> dict[int, float]:
+    lines = [json.loads(line) for line in (run / "log.jsonl").read_text().splitlines()]
+    return {line["step"]: line["loss"] for line in lines if "loss" in line}
+
+
+@pytest.fixture(scope="module")
+def undisturbed(toy: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("undisturbed") / "run"
+    subprocess.run(command(toy, out), check=True, capture_output=True, env=os.environ | {"OMP_NUM_THREADS": "1"})
+    return out
+
+
+def test_killed_and_continued_is_bit_identical(toy: Path, undisturbed: Path, tmp_path: Path, one_thread: dict[str, str]) -> None:
+    out, rng, kills = tmp_path / "run", random.Random(time.time_ns()), 0
+    while True:
+        process = subprocess.Popen(command(toy, out), env=one_thread, stderr=subprocess.DEVNULL)
+        reached = len(checkpoint_folders(out)) and max(int(c.name.split("-")[1]) for c in checkpoint_folders(out))
+        while kills < 3 and process.poll() is None and not list(out.glob(f"checkpoints/step-{reached + 5:08d}")):
+            time.sleep(0.005)
+        if kills == 3 or process.poll() is not None:
+            assert process.wait() == 0
+            break
+        time.sleep(rng.random() * 0.15)  # somewhere in the next updates, or in the middle of a checkpoint
+        os.kill(process.pid, signal.SIGKILL)
+        process.wait()
+        kills += 1
+    assert kills == 3
+    assert losses(out) == losses(undisturbed)
+    assert list(losses(out)) == list(range(1, 41))
+    for name in ("best", "checkpoints/step-00000040"):
+        ours, theirs = read_weights(out / name), read_weights(undisturbed / name)
+        assert all((ours[key] == theirs[key]).all() for key in theirs)
+
+
+def test_ctrl_c_saves_and_says_how_to_go_on(toy: Path, undisturbed: Path, tmp_path: Path, one_thread: dict[str, str]) -> None:
+    out = tmp_path / "run"
+    process = subprocess.Popen(command(toy, out), env=one_thread, stderr=subprocess.PIPE, text=True)
+    while process.poll() is None and not checkpoint_folders(out):
+        time.sleep(0.005)
+    process.send_signal(signal.SIGINT)
+    _, message = process.communicate()
+    assert process.returncode == 2
+    assert "the same command continues from there" in message
+    assert "Traceback" not in message
+    subprocess.run(command(toy, out), check=True, capture_output=True, env=one_thread)
+    assert losses(out) == losses(undisturbed)
+
+
+def test_finished_runs_do_nothing_and_changed_settings_are_refused(toy: Path, undisturbed: Path, recoversat: Run) -> None:
+    before = (undisturbed / "log.jsonl").read_text()
+    recoversat(*command(toy, undisturbed)[3:])
+    assert (undisturbed / "log.jsonl").read_text() == before
+    changed = recoversat(*command(toy, undisturbed, "--set", "train.repeat_prob=0.1")[3:], expect=2)
+    assert "train.repeat_prob: 0.5 -> 0.1" in changed.stderr
+
+
+def test_two_processes_train_the_same_model_as_one(toy: Path, tmp_path: Path, one_thread: dict[str, str]) -> None:
+    calm = ["--set", "model.dropout=0.0", "--set", "train.steps=12", "--set", "train.accumulate=1"]
+    one, two = tmp_path / "one", tmp_path / "two"
+    subprocess.run(command(toy, one, *calm), check=True, capture_output=True, env=one_thread)
+    torchrun = [sys.executable, "-m", "torch.distributed.run", "--nproc_per_node", "2", "--master_port", "29517"]
+    subprocess.run([*torchrun, *command(toy, two, *calm)[1:]], check=True, capture_output=True, env=one_thread)
+    assert losses(two) == pytest.approx(losses(one), rel=1e-4)
+    ours, theirs = (read_weights(run / "checkpoints/step-00000012") for run in (two, one))
+    assert all(bool((ours[key] - theirs[key]).abs().max() < 2e-3) for key in theirs)
+
+
+def test_a_loss_that_is_not_finite_stops_with_the_last_good_checkpoint(toy: Path, tmp_path: Path, recoversat: Run) -> None:
+    wild = ["--set", "train.learning_rate=1e30", "--set", "train.warmup=8", "--set", "train.save_every=1"]
+    done = recoversat(*command(toy, tmp_path / "run", *wild)[3:], expect=2)
+    assert "the loss is not finite at update" in done.stderr
+    assert checkpoint_folders(tmp_path / "run")

@@ -1,0 +1,141 @@
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from recoversat.config import ModelConfig
+from recoversat.decoding.segmentwise import decode_segments
+from recoversat.engines.export import export_model
+from recoversat.engines.onnx_engine import OnnxEngine
+from recoversat.engines.onnx_stepper import OnnxStepper, sinusoids
+from recoversat.engines.split_stepper import SplitStepper
+from recoversat.errors import UserError
+from recoversat.model.attention import sinusoids as torch_sinusoids
+from recoversat.model.transformer import Transformer
+from recoversat.vocab import BOS
+
+CONFIG = ModelConfig(d_model=32, d_hidden=48, n_heads=4, encoder_layers=1, decoder_layers=2, vocab_size=200)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    torch.manual_seed(1)
+    weights = {name: 5 * value.numpy() for name, value in Transformer(CONFIG).state_dict().items()}
+    return export_model(weights, CONFIG, tmp_path_factory.mktemp("onnx"), ("int8",))[0]
+
+
+def stepper_of(engine: OnnxEngine, batch: int, n_segments: int) -> OnnxStepper:
+    stepper = engine.start([[7, 8, 9]] * batch, np.full(batch, n_segments))
+    assert isinstance(stepper, OnnxStepper)
+    return stepper
+
+
+def test_new_rows_are_written_into_the_same_memory(folder: Path) -> None:
+    stepper = stepper_of(OnnxEngine(folder, CONFIG), 2, 2)
+    tokens, active = np.full((2, 2), BOS), np.ones((2, 2), dtype=bool)
+    stepper.step(tokens, active)
+    stepper.step(tokens, active)
+    cache = stepper._cache
+    before = cache.copy()
+    stepper.step(tokens, active)  # room is left, so nothing may move
+    assert stepper._cache is cache
+    changed = np.flatnonzero((cache != before).any(axis=(0, 1, 2, 4)))
+    assert changed.tolist() == [4, 5]
+
+
+def test_ended_segments_take_no_place_in_the_cache(folder: Path) -> None:
+    stepper = stepper_of(OnnxEngine(folder, CONFIG), 2, 3)
+    tokens = np.full((2, 3), BOS)
+    stepper.step(tokens, np.ones((2, 3), dtype=bool))
+    choice = stepper.step(tokens, np.array([[False, True, False], [True, False, True]]))
+    assert stepper._filled.tolist() == [4, 5]
+    assert (choice.tokens[~np.array([[False, True, False], [True, False, True]])] == 0).all()
+
+
+def test_the_cache_grows_seldom(folder: Path) -> None:
+    stepper = stepper_of(OnnxEngine(folder, CONFIG), 1, 1)
+    moves, cache = 0, stepper._cache
+    for _ in range(300):
+        stepper.step(np.array([[9]]), np.array([[True]]))
+        moves += stepper._cache is not cache
+        cache = stepper._cache
+    assert moves <= 14  # log(300 / 5) / log(1.5) = 10.1, and the first steps
+    assert stepper._filled.tolist() == [300]
+
+
+def test_a_step_in_which_nobody_writes_changes_nothing(folder: Path) -> None:
+    stepper = stepper_of(OnnxEngine(folder, CONFIG), 1, 2)
+    choice = stepper.step(np.zeros((1, 2), dtype=np.int64), np.zeros((1, 2), dtype=bool), n_best=2)
+    assert not choice.tokens.any()
+    assert choice.best_tokens is not None
+    assert choice.best_tokens.shape == (1, 2, 2)
+    assert stepper._filled.tolist() == [0]
+
+
+def test_little_memory_means_small_parts_and_the_same_translation(folder: Path) -> None:
+    sources, n_segments = [[7, 8, 9], [10, 11], [12] * 9, [13]], np.full(4, 3)
+    limits = np.full(4, 6)
+    free, bounded = OnnxEngine(folder, CONFIG), OnnxEngine(folder, CONFIG, max_memory=1)
+    assert isinstance(free.start(sources, n_segments), OnnxStepper)
+    parts = bounded.start(sources, n_segments)
+    assert isinstance(parts, SplitStepper)
+    assert [len(places) for _, places in parts._parts] == [1, 1, 1, 1]
+    alone = [decode_segments(free.start([s], n_segments[:1]), n_segments[:1], limits[:1])[0] for s in sources]
+    assert [d.segments for d in decode_segments(parts, n_segments, limits)] == [d.segments for d in alone]
+
+
+def test_the_bound_on_memory_grows_parts_with_it(folder: Path) -> None:
+    sources, n_segments = [[7] * 20] * 12, np.full(12, 10)
+
+    def first_part(max_memory: int) -> int:
+        stepper = OnnxEngine(folder, CONFIG, max_memory=max_memory).start(sources, n_segments)
+        return len(stepper._parts[0][1]) if isinstance(stepper, SplitStepper) else len(sources)
+
+    one = OnnxEngine(folder, CONFIG)._bytes_needed(20, 10)
+    assert [first_part(3 * one), first_part(6 * one), first_part(100 * one)] == [3, 6, 12]
+
+
+def test_a_folder_without_graphs_is_refused_by_name(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"encoder\.onnx is missing; run 'recoversat export'|encoder\.onnx is missing"):
+        OnnxEngine(tmp_path, CONFIG)
+
+
+def test_positions_are_those_of_the_model() -> None:
+    expected = torch_sinusoids(torch.arange(50), 278).numpy()
+    np.testing.assert_allclose(sinusoids(50, 278), expected, atol=1e-5)
+
+
+WITHOUT_TORCH = """
+import sys
+
+class Blocked:
+    def find_spec(self, name, path=None, target=None):
+        if name.split(".")[0] in ("torch", "onnx"):
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+
+sys.meta_path.insert(0, Blocked())
+import json
+from pathlib import Path
+
+import numpy as np
+
+from recoversat.config import ModelConfig
+from recoversat.decoding.segmentwise import decode_segments
+from recoversat.engines.onnx_engine import OnnxEngine
+
+engine = OnnxEngine(Path(sys.argv[1]), ModelConfig(**json.loads(sys.argv[2])))
+k = np.array([3, 1])
+print(json.dumps([d.segments for d in decode_segments(engine.start([[7, 8, 9], [10, 11]], k), k, np.array([5, 5]))]))
+"""
+
+
+def test_runs_where_torch_and_onnx_are_absent(folder: Path) -> None:
+    command = [sys.executable, "-c", WITHOUT_TORCH, str(folder), CONFIG.model_dump_json()]
+    output = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    engine, k = OnnxEngine(folder, CONFIG), np.array([3, 1])
+    here = decode_segments(engine.start([[7, 8, 9], [10, 11]], k), k, np.array([5, 5]))
+    assert json.loads(output) == [decoded.segments for decoded in here]
