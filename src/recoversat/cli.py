@@ -64,9 +64,7 @@ def prepare(
     from recoversat.data import prepare as preparing
 
     settings = load_config(config, preset, set_)
-    if bool(valid_src) != bool(valid_tgt):
-        raise UserError("give --valid-src and --valid-tgt together")
-    valid = preparing.TextPairs(valid_src, valid_tgt) if valid_src and valid_tgt else None
+    valid = _optional_pairs(valid_src, valid_tgt, "--valid")
     report = preparing.prepare(
         _pairs(src, tgt, tsv), out, settings.data, valid=valid, hold_out=hold_out,
         tokenizer_from=tokenizer_from, replace=force,
@@ -137,6 +135,140 @@ def translate(
         translate_lines(translator, files or [], out, segments=segments, batch_size=batch_size, jsonl=jsonl, beam=beam)
 
 
+@app.command(
+    epilog="Example: `recoversat evaluate --system at=teacher --system k5=student:segments=5 --system other=out.de "
+    "--test ted=tst2014.en,tst2014.de --at at --baseline at --out report`"
+)
+def evaluate(
+    system: Annotated[
+        list[str],
+        typer.Option(help="NAME=PATH: a model, with :segments=K or :beam=N; or its translations, one a line."),
+    ],
+    test: Annotated[list[str], typer.Option(help="NAME=SOURCES,REFERENCES; {test} in a PATH stands for NAME.")],
+    out: Annotated[Path, typer.Option(help="Folder of the report and of what the models wrote.")],
+    at: Annotated[str | None, typer.Option(help="Rep and Mis relative to this system.", show_default=False)] = None,
+    baseline: Annotated[str | None, typer.Option(help="Bootstrap against this one.", show_default=False)] = None,
+    samples: Annotated[int, typer.Option(min=1, help="Resamples of the paired bootstrap.")] = 1000,
+    tokenize: Annotated[str | None, typer.Option(help="sacreBLEU's: zh, ja-mecab, ...", show_default=False)] = None,
+    tokenised: Annotated[bool, typer.Option("--tokenised", help="Tokenised BLEU too, as in the paper.")] = False,
+    latency: Annotated[int, typer.Option(min=0, help="Time so many sentences at batch 1.")] = 0,
+    batch_size: Annotated[int, typer.Option(min=1, help="Sentences translated together.")] = 32,
+    device: Device = "auto",
+) -> None:
+    """Measure systems on test sets: BLEU, chrF, TER, Rep, Mis, Step, confidence; one table, JSON, HTML, plots."""
+    from recoversat.evaluation.results import EvaluationPlan
+    from recoversat.evaluation.run import Request, run_evaluation
+    from recoversat.evaluation.specs import parse_system, parse_test
+
+    plan = EvaluationPlan(at, baseline, samples, tokenize, tokenised)
+    systems, tests = [parse_system(text) for text in system], [parse_test(text) for text in test]
+    evaluated = run_evaluation(Request(systems, tests, out, plan, batch_size, device, latency))
+    typer.echo(evaluated.as_text())
+    typer.echo(f"report: {evaluated.files.html}", err=True)
+
+
+@app.command(
+    epilog="Example: `recoversat sweep configs/ablation-q.yaml --corpus distilled --init-from teacher --at teacher "
+    "--jobs 2 --out ablation-q`"
+)
+def sweep(
+    file: Annotated[Path, typer.Argument(help="YAML file: a config and what varies over it (docs/evaluation.md).")],
+    out: Annotated[Path, typer.Option(help="Folder of all runs and the report; interrupted, it is continued.")],
+    corpus: Annotated[Path | None, typer.Option(help="Folder to train on.", show_default=False)] = None,
+    init_from: Annotated[Path | None, typer.Option(help="Teacher all runs start from.", show_default=False)] = None,
+    at: Annotated[str | None, typer.Option(help="Model that Rep and Mis are relative to.", show_default=False)] = None,
+    test: Annotated[
+        list[str] | None, typer.Option(help="NAME=SOURCES,REFERENCES; else validation text.", show_default=False)
+    ] = None,
+    jobs: Annotated[int, typer.Option(min=1, help="Trainings at the same time.")] = 1,
+    latency: Annotated[int, typer.Option(min=0, help="Time so many sentences at batch 1.")] = 0,
+    preset: Preset = None,
+    set_: Set = None,
+    device: Device = "auto",
+) -> None:
+    """Train and evaluate variants of one configuration; print the paper's ablation tables beside ours."""
+    from recoversat.evaluation.specs import parse_test
+    from recoversat.sweep.run import SweepOptions, run_sweep
+
+    options = SweepOptions(
+        corpus, init_from, at, [parse_test(text) for text in test or ()], preset, set_ or (), jobs, device, latency
+    )
+    swept = run_sweep(file, out, options, lambda line: typer.echo(line, err=True))
+    if swept.evaluated:
+        typer.echo(swept.evaluated.as_text())
+        typer.echo(f"report: {swept.evaluated.files.html}", err=True)
+    if swept.failed:
+        raise UserError("\n".join(f"{name} failed:\n{why}" for name, why in swept.failed.items()))
+
+
+@app.command(epilog="Example: `recoversat distill teacher corpus --out distilled --beam 4`")
+def distill(
+    teacher: Annotated[Path, typer.Argument(help="Autoregressive model: folder or training run.")],
+    corpus: Annotated[Path, typer.Argument(help="Prepared corpus whose training side it translates.")],
+    out: Annotated[Path, typer.Option(help="Corpus folder to write.")],
+    beam: Annotated[int, typer.Option(min=1, help="Beam size; 1 = greedy.")] = 4,
+    shard_size: Annotated[int, typer.Option(min=1, help="Sentences a shard; a kill loses at most one.")] = 10_000,
+    batch_tokens: Annotated[int, typer.Option(min=1, help="Source tokens translated together.")] = 4096,
+    device: Device = "auto",
+) -> None:
+    """Translate the training text with a teacher, resumably; several processes share the work with torchrun."""
+    import os
+
+    from recoversat import distill as distilling
+
+    rank, world = int(os.environ.get("RANK", "0")), int(os.environ.get("WORLD_SIZE", "1"))
+    job = distilling.Distillation(teacher, corpus, out, beam, shard_size, batch_tokens, device, rank, world)
+    for key, value in distilling.distill(job).items():
+        typer.echo(f"{key.replace('_', ' ')}: {value}", err=True)
+
+
+@app.command(epilog="Example: `recoversat score --model teacher --src test.en --tgt test.de`")
+def score(
+    model: ModelPath,
+    src: Annotated[Path, typer.Option(help="Source text.")],
+    tgt: Annotated[Path, typer.Option(help="Target text, aligned line by line.")],
+    segments: Annotated[int, typer.Option(min=1, help="Score as so many equal segments.")] = 1,
+    jsonl: Annotated[bool, typer.Option("--jsonl", help="Each token's log-probability too.")] = False,
+    device: Device = "auto",
+) -> None:
+    """Print the log-probability of each given translation, in one parallel pass."""
+    from recoversat.score_files import score_lines
+
+    for line in score_lines(model, src, tgt, segments=segments, jsonl=jsonl, device=device):
+        typer.echo(line)
+
+
+@app.command(epilog="Example: `recoversat fit --src train.en --tgt train.de --out model --segments 5`")
+def fit(
+    src: Annotated[Path, typer.Option(help="Source text, one sentence a line (.gz, .xz too).")],
+    tgt: Annotated[Path, typer.Option(help="Target text, aligned line by line.")],
+    out: Annotated[Path, typer.Option(help="Folder for everything; an interrupted one is continued.")],
+    valid_src: Annotated[Path | None, typer.Option(help="Validation source.", show_default=False)] = None,
+    valid_tgt: Annotated[Path | None, typer.Option(help="Validation target.", show_default=False)] = None,
+    test_src: Annotated[Path | None, typer.Option(help="Test source, for the report.", show_default=False)] = None,
+    test_tgt: Annotated[Path | None, typer.Option(help="Test target, for the report.", show_default=False)] = None,
+    segments: Annotated[int, typer.Option("--segments", min=1, help="K of the student.")] = 10,
+    config: ConfigFile = None,
+    preset: Preset = None,
+    set_: Set = None,
+    teacher_set: Annotated[
+        list[str] | None, typer.Option(help="section.key=value for the teacher alone.", show_default=False)
+    ] = None,
+    device: Device = "auto",
+    force: Force = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the plan and stop.")] = False,
+) -> None:
+    """Go the whole road from two text files to an evaluated RecoverSAT; resumable at every point."""
+    from recoversat.fit import fit as run_fit
+    from recoversat.fit_defaults import fit_job
+
+    job = fit_job(
+        _pairs(src, tgt, None), out, _optional_pairs(valid_src, valid_tgt, "--valid"),
+        _optional_pairs(test_src, test_tgt, "--test"), segments, config, preset, set_ or [], teacher_set or [], device,
+    )  # fmt: skip
+    run_fit(job, force=force, dry_run=dry_run)
+
+
 @app.command(epilog="Example: `recoversat average run --last 5 --out averaged`")
 def average(
     models: Annotated[list[Path], typer.Argument(help="Model folders, or one training run.")],
@@ -155,6 +287,49 @@ def average(
     typer.echo(f"averaged {', '.join(path.name for path in chosen)}: {out}", err=True)
 
 
+@app.command(epilog="Example: `recoversat serve --model en-de=run --port 5000 --workers 2`")
+def serve(
+    model: Annotated[
+        list[str] | None,
+        typer.Option(help="en-de=FOLDER, or FOLDER; several times for several pairs.", show_default=False),
+    ] = None,
+    host: Annotated[str, typer.Option(help="Address to listen on; 0.0.0.0 for all.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(help="Port to listen on.", min=0, max=65535)] = 5000,
+    workers: Annotated[int, typer.Option(help="Processes; each loads the models.", min=1)] = 1,
+    threads: Annotated[int, typer.Option(help="Processor cores a worker decodes with.", min=1)] = 1,
+    max_memory: Annotated[str | None, typer.Option(help="For all workers, e.g. 2G.", show_default=False)] = None,
+    batch_size: Annotated[int, typer.Option(help="Texts translated together; 1 = each alone.", min=1)] = 32,
+    batch_window: Annotated[float, typer.Option(help="Milliseconds a request waits for company.", min=0)] = 4.0,
+    queue_size: Annotated[int, typer.Option(help="Texts waiting in a worker before 503.", min=1)] = 512,
+    char_limit: Annotated[int, typer.Option(help="Characters a request.", min=1)] = 10_000,
+    text_limit: Annotated[int, typer.Option(help="Texts a request.", min=1)] = 100,
+    timeout: Annotated[float, typer.Option(help="Seconds after which a request is given up.", min=0.001)] = 30.0,
+    api_keys: Annotated[Path | None, typer.Option(help="File of API keys, one a line.", show_default=False)] = None,
+    rate_limit: Annotated[
+        int | None, typer.Option(help="Requests a minute for each key or address.", min=1, show_default=False)
+    ] = None,
+    trusted_proxy: Annotated[
+        str | None, typer.Option(help="Proxy whose X-Forwarded-For is believed.", show_default=False)
+    ] = None,
+    log_text: Annotated[bool, typer.Option("--log-text", help="Write users' texts to the log.")] = False,
+    device: Device = "cpu",
+) -> None:
+    """Serve translations over HTTP, as LibreTranslate does, with a page that shows the decoding."""
+    from recoversat.serve.settings import ServeSettings, parse_size
+
+    settings = ServeSettings(
+        models=tuple(model or ()), host=host, port=port, workers=workers, threads=threads, device=device,
+        max_memory=parse_size(max_memory) if max_memory else None, batch_size=batch_size,
+        batch_window=batch_window / 1000, queue_size=queue_size, char_limit=char_limit, text_limit=text_limit,
+        timeout=timeout, api_keys=api_keys, rate_limit=rate_limit, trusted_proxy=trusted_proxy, log_text=log_text,
+    )  # fmt: skip
+    try:
+        from recoversat.serve.supervisor import serve
+    except ImportError as error:
+        raise UserError(f"{error.name} is missing: pip install 'recoversat[serve]'") from None
+    serve(settings)
+
+
 def _pairs(src: Path | None, tgt: Path | None, tsv: Path | None):  # type: ignore[no-untyped-def]
     from recoversat.data.prepare import TextPairs
 
@@ -163,6 +338,12 @@ def _pairs(src: Path | None, tgt: Path | None, tsv: Path | None):  # type: ignor
     if src and tgt and not tsv:
         return TextPairs(src, tgt)
     raise UserError("give either --src and --tgt, or --tsv")
+
+
+def _optional_pairs(src: Path | None, tgt: Path | None, name: str):  # type: ignore[no-untyped-def]
+    if bool(src) != bool(tgt):
+        raise UserError(f"give {name}-src and {name}-tgt together")
+    return _pairs(src, tgt, None) if src and tgt else None
 
 
 def main() -> None:

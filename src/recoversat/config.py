@@ -129,6 +129,8 @@ class Config(Section):
 
     @model_validator(mode="after")
     def _segments_fit(self) -> "Config":
+        if self.model.kind == "nat" and self.train.segment_choices != [1]:
+            raise ValueError("model.kind nat writes one segment: add train.segments=1")
         if max(self.train.segment_choices) > self.model.max_segments:
             raise ValueError(
                 f"train.segments asks for K = {max(self.train.segment_choices)} "
@@ -210,14 +212,19 @@ PRESETS: dict[str, dict[str, dict[str, Any]]] = {
 }
 
 
-def load_config(path: Path | None = None, preset: str | None = None, overrides: list[str] | None = None) -> Config:
-    """Merge preset, YAML file and `section.key=value` overrides; later ones win.
+def load_config(
+    path: Path | None = None,
+    preset: str | None = None,
+    overrides: list[str] | None = None,
+    base: dict[str, Any] | None = None,
+) -> Config:
+    """Merge `base`, preset, YAML file and `section.key=value` overrides; later ones win.
 
     The file may name its preset (`preset: small`); the argument wins over it.
     """
     values = _read_yaml(path) if path else {}
     name = preset or values.get("preset")
-    merged = _merge(_preset(name), values) | {"preset": name}
+    merged = _merge(_merge(base or {}, _preset(name)), values) | {"preset": name}
     for override in overrides or []:
         merged = _merge(merged, _parse_override(override))
     return parse_config(merged)

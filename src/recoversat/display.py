@@ -65,6 +65,8 @@ def _segment(segment: Segment, kind: str, index: int, forced: Collection[Place],
             words = words.removesuffix(" ") + "_"
         mark = marks.forced if (index, position) in forced else ("", "")
         words += _wrap(shown, mark) + ("_" if joins_right else " ")
+    if words.endswith("_"):  # the word goes on in the next segment
+        words += " "
     if segment.ending == "del":
         return _wrap(f"{words}{_ENDINGS['del']}", marks.deleted)
     return words + _wrap(_ENDINGS[segment.ending], marks.ending)

@@ -36,8 +36,9 @@ def resolve_model(path: Path) -> Path:
         raise UserError(f"{path}: no such model folder")
     if (path / CONFIG).is_file():
         return path
-    if (path / "best" / CONFIG).is_file():
-        return path / "best"
+    for name in ("model", "best"):  # what `fit` and `train` leave behind
+        if (path / name / CONFIG).is_file():
+            return path / name
     if checkpoints := checkpoint_folders(path):
         return checkpoints[-1]
     raise UserError(f"{path}: neither a model folder (config.json) nor a training run (best/, checkpoints/)")

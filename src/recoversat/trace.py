@@ -27,13 +27,13 @@ def trace_records(translation: Translation, number: int, forced: Collection[Plac
         "score": _rounded(translation.score),
         "segments": [_segment(segment) for segment in translation.segments],
     }
-    for step in range(1, _longest(translation) + 1):
-        yield {"type": "step", "sentence": number, "step": step, "tokens": _tokens(translation, step, forced)}
-
-
-def _longest(translation: Translation) -> int:
-    """Count the steps that have a token; of a beam search, `steps` may be more than the winner has tokens."""
-    return max((len(segment.log_probs) for segment in translation.segments), default=0)
+    longest = max((len(segment.log_probs) for segment in translation.segments), default=0)
+    positions = range(1, longest + 1)
+    at_once = translation.steps == 1  # a one-step model writes every position in its only step
+    for step in [1] if at_once else positions:
+        written = positions if at_once else [step]
+        tokens = [token for position in written for token in _tokens(translation, position, forced)]
+        yield {"type": "step", "sentence": number, "step": step, "tokens": tokens}
 
 
 def _segment(segment: Segment) -> dict[str, Any]:
@@ -45,26 +45,27 @@ def _segment(segment: Segment) -> dict[str, Any]:
     }
 
 
-def _tokens(translation: Translation, step: int, forced: Collection[Place]) -> list[dict[str, Any]]:
-    """List what each segment that was still open wrote in this step."""
+def _tokens(translation: Translation, position: int, forced: Collection[Place]) -> list[dict[str, Any]]:
+    """List what each segment that was still open wrote at this position."""
     return [
-        _token(segment, index, step) | {"forced": (index, step - 1) in forced}
+        _token(segment, index, position) | {"forced": (index, position - 1) in forced}
         for index, segment in enumerate(translation.segments)
-        if step <= len(segment.log_probs)
+        if position <= len(segment.log_probs)
     ]
 
 
-def _token(segment: Segment, index: int, step: int) -> dict[str, Any]:
-    closes = step == len(segment.log_probs)
-    is_terminator = step > len(segment.pieces)
+def _token(segment: Segment, index: int, position: int) -> dict[str, Any]:
+    closes = position == len(segment.log_probs)
+    is_terminator = position > len(segment.pieces)
     return {
         "segment": index + 1,
-        "piece": _TERMINATORS[segment.ending] if is_terminator else segment.pieces[step - 1],
-        "probability": _probability(segment.log_probs[step - 1]),
+        "position": position,
+        "piece": _TERMINATORS[segment.ending] if is_terminator else segment.pieces[position - 1],
+        "probability": _probability(segment.log_probs[position - 1]),
         "ending": segment.ending if closes else None,
         "alternatives": [
             {"piece": piece, "probability": _probability(log_prob)}
-            for piece, log_prob in (segment.alternatives[step - 1] if segment.alternatives else [])
+            for piece, log_prob in (segment.alternatives[position - 1] if segment.alternatives else [])
         ],
     }
 

@@ -10,8 +10,9 @@ import numpy as np
 
 from recoversat.config import Config
 from recoversat.decoding.beam import beam_search
+from recoversat.decoding.oneshot import Score, Writer, decode_lengths, decode_once
 from recoversat.decoding.segmentwise import Decoded, Forced, decode_segments, max_steps
-from recoversat.engines.engine import Engine
+from recoversat.engines.engine import Engine, OneShotEngine
 from recoversat.errors import UserError
 from recoversat.forcing import check_forced, force_words
 from recoversat.model_folder import read_config, resolve_model
@@ -63,6 +64,10 @@ class Translation:
 class Translator:
     """Translate with a model folder or training run; needs torch only where the folder holds torch weights."""
 
+    engine: Engine | OneShotEngine
+    judge: Score | None = None  # length-parallel decoding: a teacher scores the candidates of a one-step model
+    n_lengths: int = 9
+
     def __init__(self, model: str | Path, *, device: str = "auto") -> None:
         folder = resolve_model(Path(model))
         self.config, _ = read_config(folder)
@@ -70,11 +75,20 @@ class Translator:
         self.engine = _load_engine(folder, device)
 
     @classmethod
-    def of(cls, engine: Engine, tokenizer: Tokenizer, config: Config) -> "Translator":
+    def of(cls, engine: Engine | OneShotEngine, tokenizer: Tokenizer, config: Config) -> "Translator":
         """Wire a translator from parts that are already in memory."""
         translator = cls.__new__(cls)
         translator.engine, translator.tokenizer, translator.config = engine, tokenizer, config
         return translator
+
+    def judged_by(self, teacher: str | Path, n_lengths: int = 9, device: str = "auto") -> "Translator":
+        """Let a teacher choose among `n_lengths` candidates of a one-step model; returns this translator."""
+        from recoversat.engines.scoring import load_judge
+
+        if self.config.model.kind != "nat":
+            raise UserError("--lengths: only a one-step model (model.kind nat) is decoded in several lengths")
+        self.judge, self.n_lengths = load_judge(resolve_model(Path(teacher)), self.tokenizer.size, device), n_lengths
+        return self
 
     def translate(
         self,
@@ -137,6 +151,8 @@ class Translator:
     ) -> list[Decoded]:
         n_segments = np.full(len(sources), k)
         limits = max_steps(np.array([len(ids) for ids in sources]), n_segments, self.config.decode.extra_steps)
+        if isinstance(self.engine, OneShotEngine):
+            return self._decode_at_once(self.engine.open(sources), sources)
         if beam == 1:
             return decode_segments(self.engine.start(sources, n_segments), n_segments, limits, forced, alternatives)
         if k > 1:
@@ -151,6 +167,11 @@ class Translator:
             Decoded([nbest.best.tokens + end], [nbest.best.token_log_probs], nbest.steps)
             for nbest, end in zip(found, ends, strict=True)
         ]
+
+    def _decode_at_once(self, writer: Writer, sources: list[list[int]]) -> list[Decoded]:
+        """Write with a one-step model: in the length it predicts, or in several that a teacher judges (LPD)."""
+        found = decode_lengths(writer, sources, self.judge, self.n_lengths) if self.judge else decode_once(writer)
+        return [Decoded([[*one.tokens, EOS]], [one.log_probs], steps=1) for one in found]
 
     def _assemble(self, source: str, decoded: Decoded) -> Translation:
         # a model may spell a line break in bytes; a line of text it must stay
@@ -172,7 +193,7 @@ class Translator:
         )
 
 
-def _load_engine(folder: Path, device: str) -> Engine:
+def _load_engine(folder: Path, device: str) -> Engine | OneShotEngine:
     try:
         from recoversat.engines.torch_engine import load_torch_engine
     except ImportError:

@@ -78,12 +78,22 @@ def copy_weights(model: Transformer, reference: nn.Transformer) -> None:
         theirs.linear2.load_state_dict(ours.feed_forward.outer.state_dict())
 
     for ours, theirs in zip(model.encoder.layers, reference.encoder.layers, strict=True):
-        attention(ours.self_attention, theirs.self_attn, ours.self_attention.qkv.weight.data, ours.self_attention.qkv.bias.data)
+        attention(
+            ours.self_attention,
+            theirs.self_attn,
+            ours.self_attention.qkv.weight.data,
+            ours.self_attention.qkv.bias.data,
+        )
         feed_forward(ours, theirs)
         theirs.norm1.load_state_dict(ours.attention_norm.state_dict())
         theirs.norm2.load_state_dict(ours.feed_forward_norm.state_dict())
     for ours, theirs in zip(model.decoder.layers, reference.decoder.layers, strict=True):
-        attention(ours.self_attention, theirs.self_attn, ours.self_attention.qkv.weight.data, ours.self_attention.qkv.bias.data)
+        attention(
+            ours.self_attention,
+            theirs.self_attn,
+            ours.self_attention.qkv.weight.data,
+            ours.self_attention.qkv.bias.data,
+        )
         cross = ours.cross_attention
         weight = torch.cat([cross.query.weight, cross.key_value.weight]).data
         bias = torch.cat([cross.query.bias, cross.key_value.bias]).data

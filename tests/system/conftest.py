@@ -23,9 +23,13 @@ train: {segments: 4, batch_tokens: 1024, learning_rate: 3.0e-3, warmup: 100, lab
 def recoversat() -> Run:
     """Run `recoversat ...`; fails with its output unless told that an error is expected."""
 
-    def run(*arguments: object, expect: int = 0, stdin: str | None = None, **more: object) -> subprocess.CompletedProcess[str]:
+    def run(
+        *arguments: object, expect: int = 0, stdin: str | None = None, **more: object
+    ) -> subprocess.CompletedProcess[str]:
         command = [sys.executable, "-m", "recoversat", *map(str, arguments)]
-        done = subprocess.run(command, input=stdin, capture_output=True, text=True, encoding="utf-8", check=False, **more)
+        done = subprocess.run(
+            command, input=stdin, capture_output=True, text=True, encoding="utf-8", check=False, **more
+        )
         assert done.returncode == expect, f"{command}\n{done.stdout}\n{done.stderr}"
         assert "Traceback" not in done.stderr
         return done

@@ -38,7 +38,9 @@ def undisturbed(toy: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return out
 
 
-def test_killed_and_continued_is_bit_identical(toy: Path, undisturbed: Path, tmp_path: Path, one_thread: dict[str, str]) -> None:
+def test_killed_and_continued_is_bit_identical(
+    toy: Path, undisturbed: Path, tmp_path: Path, one_thread: dict[str, str]
+) -> None:
     out, rng, kills = tmp_path / "run", random.Random(time.time_ns()), 0
     while True:
         process = subprocess.Popen(command(toy, out), env=one_thread, stderr=subprocess.DEVNULL)
@@ -60,7 +62,9 @@ def test_killed_and_continued_is_bit_identical(toy: Path, undisturbed: Path, tmp
         assert all((ours[key] == theirs[key]).all() for key in theirs)
 
 
-def test_ctrl_c_saves_and_says_how_to_go_on(toy: Path, undisturbed: Path, tmp_path: Path, one_thread: dict[str, str]) -> None:
+def test_ctrl_c_saves_and_says_how_to_go_on(
+    toy: Path, undisturbed: Path, tmp_path: Path, one_thread: dict[str, str]
+) -> None:
     out = tmp_path / "run"
     process = subprocess.Popen(command(toy, out), env=one_thread, stderr=subprocess.PIPE, text=True)
     while process.poll() is None and not checkpoint_folders(out):
@@ -74,7 +78,9 @@ def test_ctrl_c_saves_and_says_how_to_go_on(toy: Path, undisturbed: Path, tmp_pa
     assert losses(out) == losses(undisturbed)
 
 
-def test_finished_runs_do_nothing_and_changed_settings_are_refused(toy: Path, undisturbed: Path, recoversat: Run) -> None:
+def test_finished_runs_do_nothing_and_changed_settings_are_refused(
+    toy: Path, undisturbed: Path, recoversat: Run
+) -> None:
     before = (undisturbed / "log.jsonl").read_text()
     recoversat(*command(toy, undisturbed)[3:])
     assert (undisturbed / "log.jsonl").read_text() == before
@@ -93,7 +99,9 @@ def test_two_processes_train_the_same_model_as_one(toy: Path, tmp_path: Path, on
     assert all(bool((ours[key] - theirs[key]).abs().max() < 2e-3) for key in theirs)
 
 
-def test_a_loss_that_is_not_finite_stops_with_the_last_good_checkpoint(toy: Path, tmp_path: Path, recoversat: Run) -> None:
+def test_a_loss_that_is_not_finite_stops_with_the_last_good_checkpoint(
+    toy: Path, tmp_path: Path, recoversat: Run
+) -> None:
     wild = ["--set", "train.learning_rate=1e30", "--set", "train.warmup=8", "--set", "train.save_every=1"]
     done = recoversat(*command(toy, tmp_path / "run", *wild)[3:], expect=2)
     assert "the loss is not finite at update" in done.stderr

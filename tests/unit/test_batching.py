@@ -53,9 +53,7 @@ class Scripted:
 @pytest.mark.parametrize("k", [1, 2, 4, 10])
 def test_batches_equal_the_scalar_functions(k: int, train_on_copies: bool, cut_at: str) -> None:
     pairs = corpus(120)
-    config = TrainConfig(
-        segments=k, batch_tokens=400, steps=20, seed=3, train_on_copies=train_on_copies, cut_at=cut_at
-    )
+    config = TrainConfig(segments=k, batch_tokens=400, steps=20, seed=3, train_on_copies=train_on_copies, cut_at=cut_at)
     batches = Batches.of(pairs, config, word_ends)
     for update in (0, 3, batches.plan.updates_per_epoch + 1):
         epoch, chosen = batches.plan.sentences(update)
@@ -95,7 +93,8 @@ def test_processes_and_accumulation_split_the_same_update() -> None:
     pairs = corpus(200)
     whole = Batches.of(pairs, TrainConfig(segments=3, batch_tokens=1500), word_ends)
     halves = [
-        Batches.of(pairs, TrainConfig(segments=3, batch_tokens=1500, accumulate=2), word_ends, rank, 2) for rank in (0, 1)
+        Batches.of(pairs, TrainConfig(segments=3, batch_tokens=1500, accumulate=2), word_ends, rank, 2)
+        for rank in (0, 1)
     ]
     shares = [batch for half in halves for batch in half[5]]
     assert len(shares) == 4

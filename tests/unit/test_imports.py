@@ -38,7 +38,9 @@ def imports(path: Path) -> list[str]:
 def test_the_table_of_imports_holds(prefix: str) -> None:
     modules = {str(path.relative_to(SRC).with_suffix("")).replace("/", "."): path for path in SRC.rglob("*.py")}
     whole_package = prefix.endswith((".", "onnx"))
-    mine = {name: path for name, path in modules.items() if name == prefix or (whole_package and name.startswith(prefix))}
+    mine = {
+        name: path for name, path in modules.items() if name == prefix or (whole_package and name.startswith(prefix))
+    }
     assert mine
     for name, path in mine.items():
         wrong = [i for i in imports(path) for bad in FORBIDDEN[prefix] if f"{i}.".startswith(f"{bad.rstrip('.')}.")]

@@ -29,7 +29,9 @@ def write(folder: Path, pairs: list[tuple[str, str]]) -> TextPairs:
 def texts(folder: Path) -> list[tuple[str, str]]:
     corpus = open_corpus(folder)
     decode = corpus.tokenizer.decode
-    return [(decode(corpus.train.src[i].tolist()), decode(corpus.train.tgt[i].tolist())) for i in range(len(corpus.train))]
+    return [
+        (decode(corpus.train.src[i].tolist()), decode(corpus.train.tgt[i].tolist())) for i in range(len(corpus.train))
+    ]
 
 
 def test_text_comes_back_in_order(tmp_path: Path) -> None:

@@ -102,6 +102,7 @@ def prepare(
     tokenizer_from: Path | None = None,
     replace: bool = False,
     quiet: bool = False,
+    title: str = "prepare",
 ) -> FilterReport:
     """Write a prepared corpus folder.
 
@@ -121,7 +122,7 @@ def prepare(
         tokenizer.save(folder)
         chosen = _PairFilter(config)
         src, tgt = [], []
-        with progress("prepare", total, quiet=quiet) as bar:
+        with progress(title, total, quiet=quiet) as bar:
             for block in _blocks(pairs, held, valid_pairs, chosen.report):
                 for src_ids, tgt_ids in _encode(block, tokenizer, chosen):
                     src.append(src_ids)

@@ -1,11 +1,12 @@
 """What a translator knows of an engine: it encodes sources and hands back a stepper."""
 
 from collections.abc import Sequence
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
 
+from recoversat.decoding.oneshot import Writer
 from recoversat.decoding.stepping import Ints, Stepper
 
 
@@ -18,6 +19,18 @@ class Engine(Protocol):
 
     def start(self, sources: Sequence[Sequence[int]], n_segments: Ints) -> Stepper:
         """Encode sources (lists of ids) and begin decoding, sentence b with n_segments[b] segments."""
+
+
+@runtime_checkable
+class OneShotEngine(Protocol):
+    """A loaded one-step model, which is written in one go instead of step by step."""
+
+    @property
+    def max_segments(self) -> int:
+        """Always 1."""
+
+    def open(self, sources: Sequence[Sequence[int]]) -> Writer:
+        """Encode sources, ready to be written in any length."""
 
 
 def pad_sources(sources: Sequence[Sequence[int]]) -> NDArray[np.int64]:

@@ -1,6 +1,6 @@
 """Write a trained model as ONNX graphs, and check what was written.
 
-    onnx/fp32/encoder.onnx  step.onnx  weights.bin        onnx/int8/...
+    onnx/fp32/encoder.onnx  step.onnx  probe.onnx  weights.bin        onnx/int8/...
 
 Needs numpy and onnx, not torch: weights come as a dictionary of arrays.
 """
@@ -15,7 +15,7 @@ import numpy as np
 from recoversat.config import ModelConfig
 from recoversat.decoding.segmentwise import Decoded, decode_segments, max_steps
 from recoversat.engines.engine import Engine
-from recoversat.engines.onnx_graph import encoder_graph, step_graph
+from recoversat.engines.onnx_graph import encoder_graph, probe_graph, step_graph
 from recoversat.engines.onnx_weights import Fp32, Int8, Precision, WeightFile, Weights
 from recoversat.errors import UserError
 from recoversat.storage import atomic_folder
@@ -38,6 +38,7 @@ def export_model(
             precision = _PRECISIONS[name]
             (scratch / "encoder.onnx").write_bytes(encoder_graph(weights, config, precision, file))
             (scratch / "step.onnx").write_bytes(step_graph(weights, config, precision, file))
+            (scratch / "probe.onnx").write_bytes(probe_graph(file))
         folders.append(out / name)
     return folders
 

@@ -23,8 +23,13 @@ class TorchNatEngine:
         self._model = model.to(device).eval()
         self._device = device
 
+    @property
+    def max_segments(self) -> int:
+        """A one-step model writes a single segment."""
+        return 1
+
     @torch.inference_mode()
-    def start(self, sources: Sequence[Sequence[int]]) -> "TorchWriter":
+    def open(self, sources: Sequence[Sequence[int]]) -> "TorchWriter":
         """Encode the sources."""
         src = torch.from_numpy(pad_sources(sources)).to(self._device)  # (B, S)
         lengths = torch.tensor([len(source) for source in sources], device=self._device)

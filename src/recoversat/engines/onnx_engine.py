@@ -16,23 +16,29 @@ from recoversat.engines.engine import pad_sources
 from recoversat.engines.onnx_stepper import Binding, OnnxStepper, Positions, layer_names
 from recoversat.engines.split_stepper import SplitStepper
 from recoversat.errors import UserError
-from recoversat.vocab import DEL, NEVER_EMITTED
+from recoversat.vocab import BOS, DEL, EOS, NEVER_EMITTED
 
-_ROWS = 128  # rows a step: more gain nothing, but their scores (rows * vocabulary) fall out of the caches
+# How much goes through a graph at once: less is slower, more gains nothing and needs memory.
+_ROWS = 160
+_SOURCE_TOKENS = 512
+_FLOAT = 4  # bytes
 
 
 class OnnxEngine:
     """Decode with the graphs that `export_model` wrote.
 
-    `threads` bounds the processor cores used (1 is best for single sentences). `max_memory`, in bytes, bounds
-    what decoding needs beside the weights: a batch that needs more is decoded in parts, one sentence at least.
+    `threads` bounds the processor cores used (0 = all; 1 is best for single sentences on a busy machine).
+    `max_memory`, in bytes, bounds what decoding needs beside the weights: half of it is for what sentences keep
+    from step to step (the caller asks `largest_batch` and stays within it), half for the scores and rows of one
+    step (a batch that needs more goes through the graph in parts); ONNX Runtime then gives memory back at once.
     int8 rows share one scale in a product, so neighbours in a batch may move a score in its last digits.
     """
 
     def __init__(self, folder: Path, config: ModelConfig, threads: int = 1, max_memory: int | None = None) -> None:
         self._config, self._max_memory = config, max_memory
-        self._encoder = _session(folder / "encoder.onnx", threads)
-        self._step = _session(folder / "step.onnx", threads)
+        exact, arena = saturates(folder), max_memory is None
+        self._encoder = _session(folder / "encoder.onnx", threads, exact, arena)
+        self._step = _session(folder / "step.onnx", threads, exact, arena)
         size = next(value.shape[0] for value in self._step.get_inputs() if value.name == "bias")
         assert config.vocab_size is not None
         self._bias: Floats = np.zeros(size, dtype=np.float32)
@@ -40,6 +46,8 @@ class OnnxEngine:
         self._single_bias = self._bias.copy()
         self._single_bias[DEL] = -np.inf  # one segment has nothing to delete
         self._positions = Positions(config.d_model)
+        self._filler: Floats = np.zeros((2 * config.decoder_layers, 1, config.n_heads, 1, 1), dtype=np.float32)
+        self._filler = self._typical_rows()
 
     @property
     def max_segments(self) -> int:
@@ -55,6 +63,14 @@ class OnnxEngine:
         ]
         return parts[0][0] if len(parts) == 1 else SplitStepper(parts)
 
+    def largest_batch(self, source_length: int, n_segments: int) -> int | None:
+        """Return how many sentences of this length may be started at once within `max_memory`; None = any number."""
+        if self._max_memory is None:
+            return None
+        config = self._config
+        rows = source_length + 2 * (source_length + 2 * n_segments)  # of the source, and while the cache grows
+        return max(1, self._max_memory // 2 // (2 * config.decoder_layers * config.d_model * rows * _FLOAT))
+
     def _parts(self, sources: Sequence[Sequence[int]], n_segments: Ints, group: Ints) -> list[Ints]:
         """Cut a group of sentences into parts that stay within the bounds on rows and memory."""
         if not len(group):
@@ -62,17 +78,9 @@ class OnnxEngine:
         widest = int(n_segments[group].max())
         at_once = max(1, _ROWS // widest)
         if self._max_memory is not None:
-            longest = max(len(sources[place]) for place in group)
-            at_once = min(at_once, max(1, self._max_memory // self._bytes_needed(longest, widest)))
+            # logits, log-probabilities, and one more while they are computed
+            at_once = min(at_once, max(1, self._max_memory // 2 // (3 * widest * len(self._bias) * _FLOAT)))
         return [group[start : start + at_once] for start in range(0, len(group), at_once)]
-
-    def _bytes_needed(self, length: int, n_segments: int) -> int:
-        """Estimate from above what one sentence needs: scores, caches, and rows inside the graphs."""
-        config = self._config
-        scores = 3 * n_segments * len(self._bias)
-        caches = 2 * config.decoder_layers * config.d_model * (3 * (length + 2 * n_segments) + length)
-        inside = 8 * max(length, n_segments) * max(config.d_model, config.d_hidden)
-        return 4 * (scores + caches + inside + config.n_heads * length * length)
 
     def _start(self, sources: Sequence[Sequence[int]], n_segments: int) -> "OnnxStepper":
         config = self._config
@@ -82,20 +90,49 @@ class OnnxEngine:
         lengths = np.array([len(source) for source in sources], dtype=np.int32)
         shape = (2 * config.decoder_layers, batch, heads, length, config.d_model // heads)
         memory: Floats = np.empty(shape, dtype=np.float32)  # keys and values of all layers in one block
-        binding = Binding(self._encoder)
-        binding.inputs({"tokens": tokens, "positions": self._positions.first(length)[None], "lengths": lengths})
-        binding.outputs(dict(zip(layer_names("memory_", config.decoder_layers), memory, strict=True)))
-        binding.run()
+        positions, names = self._positions.first(length)[None], layer_names("memory_", config.decoder_layers)
+        at_once = max(1, _SOURCE_TOKENS // max(1, length))
+        for part in (slice(start, start + at_once) for start in range(0, batch, at_once)):
+            binding = Binding(self._encoder)
+            binding.inputs({"tokens": tokens[part], "positions": positions, "lengths": lengths[part]})
+            binding.outputs(dict(zip(names, memory[:, part], strict=True)))
+            binding.run()
         bias = self._single_bias if n_segments == 1 else self._bias
-        return OnnxStepper(self._step, memory, lengths, self._positions, bias, room=length + 2 * n_segments)
+        return OnnxStepper(self._step, memory, lengths, self._positions, bias, self._filler, length + 2 * n_segments)
+
+    def _typical_rows(self) -> Floats:
+        """Write one row to see what keys look like.
+
+        Places of a cache that are not yet written hold such a key, so that their scores, which the graph
+        only lowers (see HIDDEN), are no larger than real ones; their value is 0.
+        """
+        stepper = self._start([[EOS]], 1)
+        stepper.step(np.array([[BOS]]), np.array([[True]]))
+        rows = stepper.first_rows()
+        rows[1::2] = 0
+        return rows
 
 
-def _session(path: Path, threads: int) -> Any:
+def saturates(folder: Path) -> bool:
+    """Say whether this processor gets products of int8 weights wrong: without VNNI, sums in 16 bits overflow."""
+    rows = np.full((16, 64), 255, dtype=np.uint8)
+    [sums] = _session(folder / "probe.onnx", 1, exact=False, arena=False).run(["sums"], {"rows": rows})
+    return bool((sums != 64 * 255 * 127).any())
+
+
+def _session(path: Path, threads: int, exact: bool, arena: bool) -> Any:
     if not path.is_file():
         raise UserError(f"{path.parent}: not an exported model ({path.name} is missing); run 'recoversat export'")
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads, options.inter_op_num_threads = threads, 1
-    # the graphs are fused by hand; all that is left is to transpose the output matrix once
-    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_BASIC
+    options.enable_cpu_mem_arena = arena
     options.log_severity_level = 3
-    return onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
+    # the graphs are fused by hand; all that is left is to transpose the output matrix once
+    levels = onnxruntime.GraphOptimizationLevel
+    options.graph_optimization_level = levels.ORT_ENABLE_EXTENDED if exact else levels.ORT_ENABLE_BASIC
+    if exact:  # unsigned weights: half as fast, but they do not overflow
+        options.add_session_config_entry("session.x64quantprecision", "1")
+    unwanted = ["SkipLayerNormFusion", "DynamicQuantizeMatMulFusion"]  # slower than what they replace
+    return onnxruntime.InferenceSession(
+        str(path), options, providers=["CPUExecutionProvider"], disabled_optimizers=unwanted
+    )

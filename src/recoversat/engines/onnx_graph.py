@@ -32,8 +32,8 @@ from recoversat.engines.onnx_weights import (
 INT64, INT32, FLOAT = TensorProto.INT64, TensorProto.INT32, TensorProto.FLOAT
 
 # Added to the score of a place that may not be seen. exp(-50) leaves no trace in fp32, while much less gives
-# denormal numbers, which the processor multiplies some 100 times slower. Places not yet written hold a copy
-# of a real key, so their scores are no larger than real ones.
+# denormal numbers, which the processor multiplies some 100 times slower. Places not yet written hold a
+# key that the model once wrote, so their scores are no larger than real ones.
 HIDDEN = -50.0
 
 
@@ -92,6 +92,16 @@ def step_graph(weights: Weights, config: ModelConfig, precision: Precision, file
     flat = graph.node("Reshape", [x, graph.constant(-1, config.d_model)])
     _choose(model, model.norm("decoder.norm", graph.node("Gather", [flat, rows])))
     return graph.model("step")
+
+
+def probe_graph(file: WeightFile) -> bytes:
+    """Build a product of the largest int8 values; processors that add in 16 bits get it wrong (see OnnxEngine)."""
+    graph = Graph(file)
+    rows = graph.input("rows", TensorProto.UINT8, ["N", 64])
+    weight = graph.inline("weight", np.full((64, 64), 127, dtype=np.int8))
+    product = graph.node("MatMulIntegerToFloat", [rows, weight, graph.scalar(1.0), graph.scalar(1.0)], {}, MICROSOFT)
+    graph.output(product, "sums", FLOAT, ["N", 64])
+    return graph.model("probe")
 
 
 def _choose(model: "_Builder", hidden: str) -> None:

@@ -18,19 +18,17 @@ class OnnxStepper:
     """A batch of sentences being written; its keys and values lie in one block that the graph writes into."""
 
     def __init__(
-        self,
-        session: Any,
-        memory: Floats,
-        memory_lengths: NDArray[np.int32],
-        positions: "Positions",
-        bias: Floats,
-        room: int,
-    ) -> None:
-        """Take the source's keys and values (2L, B, H, S, E); `room` is how many rows most sentences need."""
+        self, session: Any, memory: Floats, memory_lengths: NDArray[np.int32],
+        positions: "Positions", bias: Floats, filler: Floats, room: int,
+    ) -> None:  # fmt: skip
+        """Take the source's keys and values (2L, B, H, S, E); `room` is how many rows most sentences need.
+
+        `filler` (2L, 1, H, 1, E) stands in places of the cache that are not yet written.
+        """
         self._binding = Binding(session)
         self._binding.inputs({"bias": bias})
         self._memory, self._memory_lengths = memory, memory_lengths
-        self._positions, self._room = positions, room
+        self._positions, self._filler, self._room = positions, filler, room
         self._cache: Floats = np.empty((*memory.shape[:3], 0, memory.shape[4]), dtype=np.float32)  # (2L, B, H, M, E)
         self._filled: Ints = np.zeros(len(memory_lengths), dtype=np.int64)  # (B,) rows each sentence has in it
         self._steps = 0
@@ -57,6 +55,10 @@ class OnnxStepper:
         self._bind_memory()
         self._bind_cache()
 
+    def first_rows(self) -> Floats:
+        """Return the first key and value of the first sentence in every layer, (2L, 1, H, 1, E)."""
+        return self._cache[:, :1, :, :1].copy()
+
     def _frame_of(self, active: Bools, n_best: int) -> "_Frame":
         """Return the arrays of the step before if the same segments are active, else new ones."""
         if self._frame is None or not self._frame.fits(active, n_best):
@@ -66,19 +68,14 @@ class OnnxStepper:
         return self._frame
 
     def _make_room(self, needed: int) -> None:
-        """Let the cache grow by half or more, so that all copying together stays linear in the length.
-
-        The first step gets exactly what it needs; from then on, places not yet written hold a copy of the
-        first key, so that their hidden scores are no larger than real ones, and the value 0.
-        """
+        """Let the cache grow by half or more, so that all copying together stays linear in the length."""
         used = self._cache.shape[3]
         if needed <= used:
             return
-        room = max(needed, self._room, used * 3 // 2) if used else needed
-        cache: Floats = np.zeros((*self._cache.shape[:3], room, self._cache.shape[4]), dtype=np.float32)
+        room = max(needed, self._room, used * 3 // 2)
+        cache: Floats = np.empty((*self._cache.shape[:3], room, self._cache.shape[4]), dtype=np.float32)
         cache[:, :, :, :used] = self._cache
-        if used:
-            cache[::2, :, :, used:] = self._cache[::2, :, :, :1]
+        cache[:, :, :, used:] = self._filler
         self._cache = cache
         self._bind_cache()
 
@@ -137,6 +134,8 @@ class _Frame:
     def choice(self) -> Choice:
         """Put each row where its sentence and segment are; all other places hold PAD."""
         shape, n_best = self._active.shape, self.best_tokens.shape[1]
+        if len(self._spots) == self._active.size and not n_best:
+            return Choice(self.chosen.reshape(shape).copy(), self.log_probs.reshape(shape).copy())
         tokens, log_probs = np.full(shape, PAD), np.zeros(shape, dtype=np.float32)
         tokens.ravel()[self._spots], log_probs.ravel()[self._spots] = self.chosen[:, 0], self.log_probs[:, 0]
         if not n_best:
@@ -156,9 +155,11 @@ class Binding:
         self._alive: dict[str, Any] = {}
 
     def inputs(self, arrays: dict[str, NDArray[Any]]) -> None:
-        """Let the session read these inputs from arrays."""
+        """Let the session read these inputs from arrays; what is written into them later is seen."""
         for name, array in arrays.items():
-            self._binding.bind_ortvalue_input(name, self._value(name, array))
+            assert array.flags.c_contiguous, name  # else ONNX Runtime would work on a copy
+            self._alive[name] = array
+            self._binding.bind_cpu_input(name, array)
 
     def outputs(self, arrays: dict[str, NDArray[Any]]) -> None:
         """Let the session write these outputs into arrays."""

@@ -85,17 +85,18 @@ class Graph:
             self.tensors[name] = self.file.tensor(name, array)
         return name
 
-    def constant(self, *numbers: int, dtype: type = np.int64) -> str:
-        """Hold a few numbers in the graph itself."""
-        name = f"constant_{np.dtype(dtype).name}_{'_'.join(str(number) for number in numbers)}"
-        self.tensors[name] = numpy_helper.from_array(np.array(numbers, dtype=dtype), name)
+    def inline(self, name: str, array: NDArray[Any]) -> str:
+        """Hold a small array in the graph itself."""
+        self.tensors[name] = numpy_helper.from_array(array, name)
         return name
+
+    def constant(self, *numbers: int) -> str:
+        """Hold a shape, axes or the like."""
+        return self.inline(f"constant_{'_'.join(str(number) for number in numbers)}", np.array(numbers))
 
     def scalar(self, number: float) -> str:
         """Hold one number that is broadcast."""
-        name = f"scalar_{number!r}"
-        self.tensors[name] = numpy_helper.from_array(np.array(number, dtype=np.float32), name)
-        return name
+        return self.inline(f"scalar_{number!r}", np.array(number, dtype=np.float32))
 
     def node(
         self, op: str, inputs: Sequence[str], attributes: Mapping[str, Any] | None = None, domain: str = ""

@@ -8,15 +8,19 @@ B pairs, S source, N rows, R rows of all pairs, V vocabulary.
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from recoversat.decoding.oneshot import Score
 from recoversat.decoding.stepping import Ints
 from recoversat.errors import UserError
+from recoversat.model.device import torch_device
 from recoversat.model.transformer import Transformer
+from recoversat.model.weights import load_model
 from recoversat.segments import equal_cuts, rows
 from recoversat.vocab import DEL, EOS, NEVER_EMITTED
 
@@ -61,6 +65,19 @@ def score_pairs(
     finally:
         model.train(was_training)
     return [score for score in scores if score is not None]
+
+
+def load_judge(teacher: Path, vocab_size: int, device: str) -> Score:
+    """Return a function from sources and targets to their log-probability under a teacher."""
+    model, config = load_model(teacher)
+    if not isinstance(model, Transformer) or config.model.vocab_size != vocab_size:
+        raise UserError(f"{teacher}: not an autoregressive teacher with the same vocabulary")
+    place = torch_device(device)
+
+    def score(sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]]) -> list[float]:
+        return [pair.log_prob for pair in score_pairs(model, list(zip(sources, targets, strict=True)), device=place)]
+
+    return score
 
 
 def equal_segments(target: Sequence[int], n_segments: int) -> list[list[int]]:

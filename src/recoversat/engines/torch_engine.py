@@ -12,7 +12,9 @@ from torch import Tensor
 
 from recoversat.decoding.stepping import FREE, Bools, Choice, Ints
 from recoversat.engines.engine import pad_sources
-from recoversat.errors import UserError
+from recoversat.engines.nat_engine import TorchNatEngine
+from recoversat.model.build import Model
+from recoversat.model.device import torch_device
 from recoversat.model.transformer import DecoderCache, Transformer
 from recoversat.model.weights import load_model
 from recoversat.vocab import DEL, NEVER_EMITTED
@@ -21,13 +23,22 @@ from recoversat.vocab import DEL, NEVER_EMITTED
 class TorchEngine:
     """Decode with a Transformer as it is."""
 
-    def __init__(self, model: Transformer, device: torch.device) -> None:
-        self._model = model.to(device).eval()
+    def __init__(self, model: Transformer, device: torch.device, dtype: torch.dtype = torch.float32) -> None:
+        self._model = model.to(device, dtype).eval()
         self._device = device
 
     @property
     def max_segments(self) -> int:
         return self._model.config.max_segments
+
+    @property
+    def description(self) -> dict[str, str | int]:
+        """Name engine, precision, device and threads, for the signature of a result."""
+        kind = str(next(self._model.parameters()).dtype).removeprefix("torch.")
+        precision = {"float32": "fp32", "bfloat16": "bf16", "float16": "fp16"}.get(kind, kind)
+        on_gpu = self._device.type == "cuda"
+        name = torch.cuda.get_device_name(self._device) if on_gpu else self._device.type
+        return {"engine": "torch", "precision": precision, "device": name, "threads": torch.get_num_threads()}
 
     @torch.inference_mode()
     def start(self, sources: Sequence[Sequence[int]], n_segments: Ints) -> "TorchStepper":
@@ -58,7 +69,11 @@ class TorchStepper:
         logits[..., list(NEVER_EMITTED)] = -torch.inf
         logits[..., DEL].masked_fill_(self._single[:, None], -torch.inf)
         norm = logits.logsumexp(dim=-1)  # (B, K)
-        chosen_logit, chosen = logits.max(dim=-1)
+        if n_best:
+            best, best_tokens = logits.topk(min(n_best, logits.shape[-1]), dim=-1)
+            chosen_logit, chosen = best[..., 0], best_tokens[..., 0]
+        else:
+            chosen_logit, chosen = logits.max(dim=-1)
         if forced is not None:
             wanted = torch.from_numpy(forced).to(device)
             chosen = torch.where(wanted == FREE, chosen, wanted)
@@ -66,7 +81,6 @@ class TorchStepper:
         log_probs = (chosen_logit - norm).cpu().numpy()
         if not n_best:
             return Choice(chosen.cpu().numpy(), log_probs)
-        best, best_tokens = logits.topk(n_best, dim=-1)
         best = best - norm[..., None]
         return Choice(chosen.cpu().numpy(), log_probs, best_tokens.cpu().numpy(), best.cpu().numpy())
 
@@ -78,10 +92,12 @@ class TorchStepper:
         self._single = self._single[index]
 
 
-def load_torch_engine(folder: Path, device: str = "auto") -> TorchEngine:
+def engine_for(model: Model, device: torch.device) -> "TorchEngine | TorchNatEngine":
+    """Wrap a model that is in memory."""
+    return TorchEngine(model, device) if isinstance(model, Transformer) else TorchNatEngine(model, device)
+
+
+def load_torch_engine(folder: Path, device: str = "auto") -> "TorchEngine | TorchNatEngine":
     """Load a model folder's weights onto a device."""
     model, _ = load_model(folder)
-    kind = device if device != "auto" else ("cuda" if torch.cuda.is_available() else "cpu")
-    if kind.startswith("cuda") and not torch.cuda.is_available():
-        raise UserError("--device cuda: torch sees no GPU here; use --device cpu")
-    return TorchEngine(model, torch.device(kind))
+    return engine_for(model, torch_device(device))

@@ -25,6 +25,8 @@ INK, PAPER = "#1b1f24", "#ffffff"
 # Readable on white and on near-black; the markers tell the series apart without colour.
 COLOURS = ("#2f7ed8", "#d9730d", "#2e9e5b", "#b84fa0", "#d64545", "#6b7f8f")
 MARKERS = ("o", "s", "^", "D", "v", "P")
+# Points of one quality/speed curve may differ in these: a student trained for each K has weights of its own.
+_SAME_FAMILY = {"K", "weights", "updates"}
 _STYLE: dict[Any, Any] = {
     "svg.fonttype": "none",  # text stays text: sharp, searchable, small
     "font.size": 10,
@@ -152,8 +154,8 @@ def read_annealing(log: Path) -> dict[int, float]:
     return dict(sorted(annealing.items()))
 
 
-def plot_annealing(annealing: Mapping[int, float], name: str = "annealing") -> Plot:
-    """Draw p over training, as `read_annealing` gives it."""
+def plot_annealing(annealing: Mapping[int, float], name: str = "annealing", system: str = "") -> Plot:
+    """Draw p over the training of `system`, as `read_annealing` gives it."""
     with _figure(name) as canvas:
         canvas.axes.plot(list(annealing), list(annealing.values()), color=COLOURS[0], linewidth=2)
         canvas.axes.set_ylim(-0.03, 1.03)
@@ -162,7 +164,7 @@ def plot_annealing(annealing: Mapping[int, float], name: str = "annealing") -> P
     values = list(annealing.values())
     first, last = min(annealing), max(annealing)
     alt = f"Line chart of p, from {values[0]:.2f} at update {first} to {values[-1]:.2f} at update {last}"
-    return canvas.plot("Annealed p over training", alt)
+    return canvas.plot("Annealed p over training" + (f", {system}" if system else ""), alt)
 
 
 class _Canvas:
@@ -237,7 +239,7 @@ def _families(results: Sequence[Result]) -> list[list[Result]]:
     families: dict[str, list[Result]] = {}
     for result in results:
         k = result.output.signature["K"]
-        rest = {key: value for key, value in result.output.settings.items() if key != "K"}
+        rest = {key: value for key, value in result.output.settings.items() if key not in _SAME_FAMILY}
         segmented = isinstance(k, int) and k > 1
         key = json.dumps(rest, sort_keys=True) if segmented else f"alone {result.output.name}"
         families.setdefault(key, []).append(result)

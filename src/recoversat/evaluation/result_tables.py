@@ -137,12 +137,16 @@ def _notes(results: Sequence[Result]) -> list[str]:
     if at_systems := sorted({r.errors.relative_to for r in results if r.errors}):
         notes.append(
             f"Rep and Mis: increment of repeated and of missing tokens relative to {', '.join(at_systems)},"
-            " in percent; ∞ = that system has none."
+            " in percent; ∞ = that system has none, – = written in other sub-words than its own."
         )
     if baselines := _baselines(results):
         notes.append(f"“vs baseline”: BLEU minus that of {baselines}, p by paired bootstrap.")
     if any(r.segments for r in results):
         notes.append("Deleted, Cut off: share of all segments that ended with DEL, or at the maximum length.")
+    if split := sorted({r.output.name for r in results if r.output.settings.get("text") == "tokenised"}):
+        notes.append(
+            f"{', '.join(split)}: trained on tokenised text ('@@ '), so the text is still tokenised when it is scored."
+        )
     if any(r.quality.tokenised_bleu for r in results):
         notes.append("Tokenised BLEU is for comparison with the paper only.")
     return notes

@@ -99,13 +99,15 @@ def _quality(output: SystemOutput, test_set: TestSet, plan: EvaluationPlan) -> Q
 
 
 def _errors(output: SystemOutput, test_set: TestSet, at_system: SystemOutput | None) -> ErrorRates | None:
-    if at_system is None or output.tokens is None:
+    if at_system is None:
         return None
     if at_system.tokens is None:
         raise UserError(
-            f"AT system {at_system.name!r} on {test_set.name!r}: its sub-word tokens are not known,"
-            " so Rep and Mis cannot be relative to it"
+            f"AT system {at_system.name!r} on {test_set.name!r}: its sub-word tokens are not known, so Rep and Mis"
+            " cannot be relative to it; give the model itself, or the .jsonl that evaluate saved of it"
         )
+    if output.tokens is None:
+        return None
     return error_rates(output.tokens, at_system.name, at_system.tokens, test_set.reference_tokens)
 
 
@@ -115,15 +117,11 @@ def _confidence(output: SystemOutput, test_set: TestSet) -> Confidence | None:
     return measure_confidence(output.scores, output.hypotheses, test_set.references)
 
 
-def _named(
-    outputs: dict[str, SystemOutput], name: str | None, role: str, test_set: TestSet
-) -> SystemOutput | None:
+def _named(outputs: dict[str, SystemOutput], name: str | None, role: str, test_set: TestSet) -> SystemOutput | None:
     if name is None or not outputs:
         return None
     if name not in outputs:
-        raise UserError(
-            f"{role} {name!r} has no output on {test_set.name!r}; choose one of {', '.join(outputs)}"
-        )
+        raise UserError(f"{role} {name!r} has no output on {test_set.name!r}; choose one of {', '.join(outputs)}")
     return outputs[name]
 
 
@@ -138,9 +136,7 @@ def _check_names(outputs: Sequence[SystemOutput], test_sets: Sequence[TestSet]) 
         if output.test_set not in names:
             raise UserError(f"{output.name!r} translates {output.test_set!r}, but no such test set is given")
         if (output.name, output.test_set) in seen:
-            raise UserError(
-                f"two outputs on {output.test_set!r} are named {output.name!r}; rename one of them"
-            )
+            raise UserError(f"two outputs on {output.test_set!r} are named {output.name!r}; rename one of them")
         seen.add((output.name, output.test_set))
 
 

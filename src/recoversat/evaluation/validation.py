@@ -6,22 +6,25 @@ from sacrebleu.metrics.bleu import BLEU
 
 from recoversat.config import Config
 from recoversat.data.corpus import Corpus
+from recoversat.evaluation.subwords import join_subwords
 from recoversat.model.build import Model
 from recoversat.translator import Translator
 
 
-def bleu_validator(corpus: Corpus, config: Config, batch_size: int = 64) -> Callable[[Model], float] | None:
+def bleu_validator(corpus: Corpus, config: Config, batch_size: int = 128) -> Callable[[Model], float] | None:
     """Return a function from a model to its BLEU, or None where the corpus has no validation text."""
     if not corpus.valid_src:
         return None
+    split = corpus.config.tokenizer == "bpe"  # translations come joined; so must what they are compared with
+    references = [join_subwords(line) if split else line for line in corpus.valid_tgt]
 
     def validate(model: Model) -> float:
-        from recoversat.engines.torch_engine import TorchEngine
+        from recoversat.engines.torch_engine import engine_for
 
-        engine = TorchEngine(model, next(model.parameters()).device)
+        engine = engine_for(model, next(model.parameters()).device)
         translations = Translator.of(engine, corpus.tokenizer, config).translate(
             corpus.valid_src, batch_size=batch_size
         )
-        return float(BLEU().corpus_score([t.text for t in translations], [corpus.valid_tgt]).score)
+        return float(BLEU().corpus_score([t.text for t in translations], [references]).score)
 
     return validate

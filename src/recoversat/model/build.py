@@ -1,11 +1,12 @@
 """From a model's settings to the model."""
 
 from recoversat.config import ModelConfig
+from recoversat.model.nat import NatTransformer
 from recoversat.model.transformer import Transformer
 
-Model = Transformer
+Model = Transformer | NatTransformer
 
 
 def build_model(config: ModelConfig) -> Model:
-    """Make a freshly initialised model."""
-    return Transformer(config)
+    """Make a freshly initialised model of the kind the settings ask for."""
+    return NatTransformer(config) if config.kind == "nat" else Transformer(config)

@@ -80,7 +80,7 @@ class Transformer(nn.Module):
 
     def encode(self, tokens: Tensor, positions: Tensor, sentence: Tensor) -> Tensor:
         """Encode source tokens (B, S) into memory (B, S, D)."""
-        x = self.dropout(self._embed(tokens) + sinusoids(positions, self.config.d_model))
+        x = self.dropout(self._embed(tokens) + self._positions(positions))
         return self.encoder(x, same_sentence(sentence, sentence))
 
     def decode(
@@ -132,8 +132,11 @@ class Transformer(nn.Module):
     def _embed(self, tokens: Tensor) -> Tensor:
         return self.embedding(tokens) * self.config.d_model**0.5
 
+    def _positions(self, positions: Tensor) -> Tensor:
+        return sinusoids(positions, self.config.d_model).to(self.embedding.weight.dtype)
+
     def _embed_rows(self, tokens: Tensor, steps: Tensor, segments: Tensor) -> Tensor:
-        position = sinusoids(steps, self.config.d_model) + self.segment_embedding(segments)
+        position = self._positions(steps) + self.segment_embedding(segments)
         return self.dropout(self._embed(tokens) + position)
 
 

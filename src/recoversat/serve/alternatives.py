@@ -1,6 +1,6 @@
 """Other translations of a sentence: where the model was least sure, take its second choice and write again."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from recoversat.serve.catalog import ServedModel
@@ -15,11 +15,15 @@ class OtherTranslations:
     """For each sentence, as the model saw it: its translation and others, the best first."""
 
     texts: dict[str, list[str]]
+    translate: Callable[[list[str]], list[str]]  # for what was not seen before: pieces of a sentence
 
-    def nth(self, sentence: str, nth: int) -> str:
-        """Return the n-th alternative of a sentence, or the translation itself where there are fewer."""
-        known = self.texts.get(sentence, [sentence])
-        return known[nth + 1] if nth + 1 < len(known) else known[0]
+    def nth(self, nth: int, sentences: list[str]) -> list[str]:
+        """Return the n-th alternative of each sentence, or its translation where there are fewer."""
+        unknown = [sentence for sentence in sentences if sentence not in self.texts]
+        written = zip(unknown, self.translate(unknown) if unknown else [], strict=True)
+        self.texts.update({sentence: [text] for sentence, text in written})
+        known = [self.texts[sentence] for sentence in sentences]
+        return [texts[nth + 1] if nth + 1 < len(texts) else texts[0] for texts in known]
 
 
 @dataclass(frozen=True)
@@ -47,7 +51,12 @@ def other_translations(
     for translation in translations:
         others = sorted((t for t in written if t.source == translation.source), key=lambda t: -t.score)
         texts[translation.source] = list(dict.fromkeys([translation.text, *(t.text for t in others)]))
-    return OtherTranslations(texts)
+
+    def translate(sentences: list[str]) -> list[str]:
+        done = model.translator.translate(sentences, segments=segments, batch_size=batch_size)
+        return [translation.text for translation in done]
+
+    return OtherTranslations(texts, translate)
 
 
 def _doubts(model: ServedModel, translation: Translation) -> list[_Doubt]:

@@ -51,7 +51,7 @@ class Batcher(Generic[G, T, R]):
         self,
         run: Callable[[G, list[T]], Sequence[R | Exception]],
         limits: BatchLimits,
-        observe: Callable[[int, float], None] = lambda jobs, waited: None,
+        observe: Callable[[int, float, int], None] = lambda jobs, waited, waiting: None,
     ) -> None:
         self._run, self._limits, self._observe = run, limits, observe
         self._waiting: list[_Job[G, T, R]] = []
@@ -99,7 +99,7 @@ class Batcher(Generic[G, T, R]):
     def _work(self) -> None:
         while batch := self._next():
             start = time.monotonic()
-            self._observe(len(batch), start - batch[0].since)
+            self._observe(len(batch), start - min(job.since for job in batch), len(self._waiting))
             try:
                 results = list(self._run(batch[0].group, [job.task for job in batch]))
                 assert len(results) == len(batch)
@@ -136,7 +136,8 @@ class Batcher(Generic[G, T, R]):
         oldest = self._waiting[0]
         alike = [job for job in self._waiting if job.group == oldest.group]
         alike.sort(key=lambda job: abs(job.size - oldest.size))  # stable: the oldest stays first
-        batch, size = [], 0
+        batch: list[_Job[G, T, R]] = []
+        size = 0
         for job in alike[: self._limits.jobs]:
             size += job.size
             if batch and size > self._limits.size:

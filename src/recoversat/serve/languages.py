@@ -1,7 +1,10 @@
 """Names of languages, and which of those on offer a text is written in."""
 
 from collections.abc import Sequence
+from copy import copy
 from dataclasses import dataclass
+from functools import cache
+from typing import Any
 
 import numpy as np
 
@@ -38,14 +41,19 @@ def language_name(code: str) -> str:
     return f"{name} ({variant})" if variant and name != code else name
 
 
+@cache
+def _identifier() -> Any:
+    from py3langid.langid import MODEL_FILE, LanguageIdentifier  # type: ignore[import-untyped]
+
+    return LanguageIdentifier.from_model_file(MODEL_FILE, norm_probs=True)
+
+
 class LanguageDetector:
     """Tell the languages on offer apart with py3langid: 5 MB, numpy only, nothing downloaded."""
 
     def __init__(self, languages: Sequence[str]) -> None:
-        from py3langid.langid import MODEL_FILE, LanguageIdentifier
-
         self._languages = list(languages)
-        identifier = LanguageIdentifier.from_model_file(MODEL_FILE, norm_probs=True)
+        identifier = copy(_identifier())  # restricting the copy leaves the original whole
         self._known = {code: code.partition("-")[0].lower() for code in languages}
         self._known = {code: base for code, base in self._known.items() if base in identifier.labels}
         self._identifier = identifier if self._known else None

@@ -4,6 +4,7 @@ import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 from recoversat.errors import UserError
 from recoversat.serve.alternatives import other_translations
@@ -12,6 +13,7 @@ from recoversat.text.document import TranslatedDocument, translate_documents
 from recoversat.translator import Translation
 from recoversat.vocab import DEL, NEVER_EMITTED
 
+Translate = Callable[[list[str]], list[str]]
 Count = Callable[[int, int], None]  # is told of sentences and decoding steps
 
 
@@ -81,7 +83,7 @@ def translate_tasks(manner: Manner, tasks: Sequence[Task], batch_size: int, coun
         results[i] = outcome
     for i, task in enumerate(tasks):
         if not task.plain:
-            results[i] = _attempt(lambda task=task: _alone(manner, task, batch_size, count))  # type: ignore[misc]
+            results[i] = _attempt(partial(_alone, manner, task, batch_size, count))
     return results
 
 
@@ -113,10 +115,7 @@ def _alone(manner: Manner, task: Task, batch_size: int, count: Count) -> Outcome
     if not task.alternatives:
         return outcome
     others = other_translations(manner.model, manner.segments, scribe.first, task.alternatives, batch_size)
-    texts = [
-        _documents(manner, [task.text], lambda seen, nth=nth: [others.nth(text, nth) for text in seen])[0].text  # type: ignore[misc]
-        for nth in range(task.alternatives)
-    ]
+    texts = [_documents(manner, [task.text], partial(others.nth, nth))[0].text for nth in range(task.alternatives)]
     unique = [text for text in dict.fromkeys(texts) if text != outcome.text]
     return replace(outcome, alternatives=unique)
 
@@ -165,7 +164,7 @@ def _token_id(manner: Manner, wanted: ForcedToken) -> int:
     return index
 
 
-def _documents(manner: Manner, texts: list[str], translate: Callable[[list[str]], list[str]]) -> list[TranslatedDocument]:
+def _documents(manner: Manner, texts: list[str], translate: Translate) -> list[TranslatedDocument]:
     model = manner.model
     return translate_documents(
         texts,

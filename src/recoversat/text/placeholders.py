@@ -35,7 +35,7 @@ _HARD = rf"""
     | [$\#%]?\{{[^{{}}\s]*\}}                                   # {{name}} ${{NAME}} #{{name}} %{{name}}
     | %%
     | (?<!\d){_CONVERSION} | {_CONVERSION}(?![A-Za-z])        # but "100%ige" is a percentage
-    | (?:\b(?:https?|ftps?|sftp|file|ssh|git|wss?|s3)://|\bwww\.)
+    | (?:(?:https?|ftps?|sftp|file|ssh|git|wss?|s3)://|(?<![A-Za-z\d])www\.)
       (?:{_URL_GROUP}|[^{_NO_URL}])*(?:{_URL_GROUP}|[^{_NO_URL}.,;:!?'’\]…])
     | (?<![\w.+-])(?:mailto:)?[\w.+-]{{1,64}}@[\w-]+(?:\.[\w-]+)+
     | [0-9\#*]\ufe0f?\u20e3 | [©®™]\ufe0f
@@ -82,14 +82,19 @@ def protected_spans(text: str) -> list[Span]:
     """
     spans: list[Span] = []
     for match in _TOKEN.finditer(text):
-        hard = match.lastgroup == "hard"
-        if spans and (hard or spans[-1].hard):
-            glue = _BETWEEN_HARD if hard and spans[-1].hard else _BESIDE_NUMBER
-            if glue.fullmatch(text, spans[-1].end, match.start()):
-                spans[-1] = Span(spans[-1].start, match.end(), True)
-                continue
-        spans.append(Span(match.start(), match.end(), hard))
+        spans.append(Span(match.start(), match.end(), match.lastgroup == "hard"))
+        while len(spans) > 1 and _belong_together(text, *spans[-2:]):
+            spans[-2:] = [Span(spans[-2].start, spans[-1].end, True)]
     return spans
+
+
+def hard_texts(text: str) -> list[str]:
+    """List the hard spans of a text one by one.
+
+    >>> hard_texts("{first} {last} paid 5 %s")
+    ['{first}', '{last}', '%s']
+    """
+    return [match[0] for match in _TOKEN.finditer(text) if match.lastgroup == "hard"]
 
 
 def has_words(text: str) -> bool:
@@ -211,8 +216,10 @@ def without_protected(text: str) -> str:
     return text
 
 
-def hard_texts(text: str) -> list[str]:
-    return [match[0] for match in _TOKEN.finditer(text) if match.lastgroup == "hard"]
+def _belong_together(text: str, left: Span, right: Span) -> bool:
+    if left.hard and right.hard:
+        return bool(_BETWEEN_HARD.fullmatch(text, left.end, right.start))
+    return (left.hard or right.hard) and bool(_BESIDE_NUMBER.fullmatch(text, left.end, right.start))
 
 
 def _key(number: str) -> str:

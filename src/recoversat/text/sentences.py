@@ -107,7 +107,7 @@ def _is_spaced(text: str, cut: int) -> bool:
 
 def _is_glued(text: str, cut: int) -> bool:
     """Tell whether a sentence would end without white space, where the script needs some ("a.(b", not "。")."""
-    return text[cut - 1].isascii() and not _is_spaced(text, cut)
+    return not (_is_spaced(text, cut) or unicodedata.east_asian_width(text[cut - 1]) in "WF")
 
 
 def _allowed_cuts(text: str, cuts: Iterable[int], keep: Sequence[Range]) -> list[int]:

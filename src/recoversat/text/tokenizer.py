@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from recoversat.errors import UserError
-from recoversat.storage import lines_of, write_text
+from recoversat.storage import fingerprint, lines_of, write_text
 from recoversat.vocab import BOS, EOS, N_SPECIAL, PAD, SPECIAL_PIECES, UNK
 
 SENTENCEPIECE_FILE = "tokenizer.model"
@@ -181,6 +181,11 @@ def load_tokenizer(folder: Path) -> Tokenizer:
     if (folder / BPE_FILE).is_file():
         return BpeTokenizer(list(lines_of(folder / BPE_FILE)))
     raise UserError(f"{folder}: no tokenizer here ({SENTENCEPIECE_FILE} or {BPE_FILE})")
+
+
+def vocabulary_fingerprint(folder: Path) -> str:
+    """Identify a folder's tokenizer by content."""
+    return fingerprint(*sorted([*folder.glob(SENTENCEPIECE_FILE), *folder.glob(BPE_FILE)]))
 
 
 def train_tokenizer(kind: str, lines: Iterator[str], vocab_size: int, max_lines: int) -> Tokenizer:

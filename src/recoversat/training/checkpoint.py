@@ -12,8 +12,8 @@ from recoversat.config import Config
 from recoversat.errors import UserError
 from recoversat.model.weights import fill, read_weights, save_weights
 from recoversat.model_folder import checkpoint_folders, read_config, write_description
-from recoversat.storage import atomic_folder, fingerprint, read_json, write_json
-from recoversat.text.tokenizer import Tokenizer, load_tokenizer
+from recoversat.storage import atomic_folder, read_json, write_json
+from recoversat.text.tokenizer import Tokenizer, load_tokenizer, vocabulary_fingerprint
 
 OPTIMIZER, STATE = "optimizer.safetensors", "state.json"
 
@@ -71,10 +71,10 @@ def average_models(folders: list[Path], out: Path, *, replace: bool = False) -> 
     if not folders:
         raise UserError("nothing to average: name at least one checkpoint")
     config, facts = read_config(folders[0])
-    vocabulary = _tokenizer_fingerprint(folders[0])
+    vocabulary = vocabulary_fingerprint(folders[0])
     total: dict[str, Tensor] = {}
     for folder in folders:
-        if read_config(folder)[0].model != config.model or _tokenizer_fingerprint(folder) != vocabulary:
+        if read_config(folder)[0].model != config.model or vocabulary_fingerprint(folder) != vocabulary:
             raise UserError(f"{folder}: another model than {folders[0]}; only checkpoints of one run can be averaged")
         for name, tensor in read_weights(folder).items():
             total[name] = total.get(name, torch.zeros((), dtype=torch.float64)) + tensor.double()
@@ -84,10 +84,6 @@ def average_models(folders: list[Path], out: Path, *, replace: bool = False) -> 
             folder, config, load_tokenizer(folders[0]), facts | {"averaged": [path.name for path in folders]}
         )
         save_weights(mean, folder)
-
-
-def _tokenizer_fingerprint(folder: Path) -> str:
-    return fingerprint(*sorted([*folder.glob("tokenizer.model"), *folder.glob("vocabulary.txt")]))
 
 
 def _optimizer_tensors(model: nn.Module, optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:

@@ -20,12 +20,13 @@ from recoversat.data.corpus import Corpus
 from recoversat.errors import UserError
 from recoversat.model.build import Model, build_model
 from recoversat.model.weights import start_from_teacher
-from recoversat.model_folder import resolve_model
+from recoversat.model_folder import WEIGHTS, resolve_model
 from recoversat.progress import progress
 from recoversat.randomness import derived_seed
-from recoversat.storage import write_text
+from recoversat.storage import fingerprint, write_text
+from recoversat.text.tokenizer import vocabulary_fingerprint
 from recoversat.training.checkpoint import Checkpoints, TrainingState
-from recoversat.training.loss import Loss, smoothed_cross_entropy
+from recoversat.training.objective import batch_loss
 from recoversat.training.processes import Processes, join_processes
 from recoversat.training.run_folder import claim_run, cut_log
 from recoversat.training.schedules import learning_rate
@@ -40,6 +41,11 @@ class Initialisation:
     teacher: Path
     parts: tuple[str, ...]
 
+    @property
+    def fingerprint(self) -> str:
+        """Identify the teacher's weights and what is taken of them."""
+        return f"{fingerprint(self.teacher / WEIGHTS)} ({' '.join(self.parts)})"
+
 
 def start_point(teacher: Path | None, with_decoder: bool = False) -> Initialisation | None:
     """Start from a teacher's encoder and shared embeddings, as the paper does, or from its decoder too."""
@@ -47,6 +53,11 @@ def start_point(teacher: Path | None, with_decoder: bool = False) -> Initialisat
         return None
     parts = ("encoder.", "embedding.", *(("decoder.",) if with_decoder else ()))
     return Initialisation(resolve_model(teacher), parts)
+
+
+def _check_vocabulary(start_from: Initialisation | None, corpus: Corpus) -> None:
+    if start_from and vocabulary_fingerprint(start_from.teacher) != vocabulary_fingerprint(corpus.folder):
+        raise UserError(f"cannot start from {start_from.teacher}: its vocabulary is not that of {corpus.folder}")
 
 
 def train(
@@ -59,11 +70,13 @@ def train(
     device: str = "auto",
     force: bool = False,
     quiet: bool = False,
+    title: str = "train",
 ) -> TrainingState:
     """Train until `config.train.steps`; started again after a kill it continues exactly where it was."""
     with join_processes(device) as processes, _stop_on_signal() as stop:
+        _check_vocabulary(start_from, corpus)
         config = config.model_copy(update={"data": corpus.config, "model": _with_vocabulary(config, corpus)})
-        facts = {"corpus": corpus.fingerprint, "initialised_from": str(start_from.teacher.name) if start_from else None}
+        facts = {"corpus": corpus.fingerprint, "initialised_from": start_from.fingerprint if start_from else None}
         if processes.is_main:
             claim_run(run, config, facts, force=force)
             write_text(run / "config.yaml", to_yaml(config))
@@ -73,7 +86,7 @@ def train(
         state = checkpoints.resume(trainer.model, trainer.optimizer)
         batches = Batches.of(corpus.train, config.train, corpus.tokenizer.word_ends, processes.rank, processes.world)
         log = _Log(run, config, state.update, processes.is_main)
-        with progress("train", config.train.steps, state.update, quiet or not processes.is_main) as bar:
+        with progress(title, config.train.steps, state.update, quiet or not processes.is_main) as bar:
             for update, share in zip(
                 range(state.update, config.train.steps), _load(batches, state.update), strict=True
             ):
@@ -123,7 +136,8 @@ class _Trainer:
             group["lr"] = learning_rate(self.config.train, self.config.model.d_model, update)
         totals = torch.zeros(3, device=self.device)
         for batch in share:
-            loss = self._loss(batch.to(self.device))
+            with torch.autocast(self.device.type, torch.bfloat16, enabled=self.bf16):
+                loss = batch_loss(self.model, batch.to(self.device), self.config.train.label_smoothing)
             loss.smoothed.backward()
             totals += torch.stack([loss.smoothed.detach(), loss.nll, loss.n_labels])
         gradients = [p.grad if p.grad is not None else torch.zeros_like(p) for p in self.model.parameters()]
@@ -134,16 +148,6 @@ class _Trainer:
         self.optimizer.step()
         self.optimizer.zero_grad(set_to_none=True)
         return totals
-
-    def _loss(self, batch: Batch) -> Loss:
-        with torch.autocast(self.device.type, torch.bfloat16, enabled=self.bf16):
-            hidden = self.model(
-                batch.src_tokens, batch.src_positions, batch.src_sentence,
-                batch.tokens, batch.steps, batch.segments, batch.sentence,
-            )  # fmt: skip
-            return smoothed_cross_entropy(
-                hidden, self.model.embedding.weight, batch.labels, self.config.train.label_smoothing
-            )
 
 
 @dataclass

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, distributed
 
+from recoversat.model.device import torch_device
+
 
 @dataclass(frozen=True)
 class Processes:
@@ -44,13 +46,13 @@ def join_processes(device: str) -> Iterator[Processes]:
     """Join the group that torchrun started, if it did, and leave it at the end."""
     world = int(os.environ.get("WORLD_SIZE", "1"))
     rank = int(os.environ.get("RANK", "0"))
-    kind = device if device != "auto" else ("cuda" if torch.cuda.is_available() else "cpu")
-    if kind == "cuda" and world > 1:
-        torch.cuda.set_device(int(os.environ.get("LOCAL_RANK", "0")))
+    place = torch_device(device)
+    if place.type == "cuda" and world > 1:
+        torch.cuda.set_device(place)
     if world > 1:
-        distributed.init_process_group("nccl" if kind.startswith("cuda") else "gloo")
+        distributed.init_process_group("nccl" if place.type == "cuda" else "gloo")
     try:
-        yield Processes(rank, world, torch.device(kind))
+        yield Processes(rank, world, place)
     finally:
         if world > 1:
             distributed.destroy_process_group()

@@ -32,7 +32,9 @@ def test_an_older_export_is_replaced_whole(tmp_path: Path) -> None:
     export_model(weights_of(CONFIG), CONFIG, tmp_path, ("int8",))
     (tmp_path / "int8" / "left over").write_text("x")
     export_model(weights_of(CONFIG), CONFIG, tmp_path, ("int8",))
-    assert sorted(path.name for path in (tmp_path / "int8").iterdir()) == ["encoder.onnx", "step.onnx", "weights.bin"]
+    assert sorted(path.name for path in (tmp_path / "int8").iterdir()) == [
+        "encoder.onnx", "probe.onnx", "step.onnx", "weights.bin"
+    ]  # fmt: skip
 
 
 def test_unknown_precision_names_those_there_are(tmp_path: Path) -> None:

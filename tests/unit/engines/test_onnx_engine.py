@@ -4,11 +4,13 @@ import sys
 from pathlib import Path
 
 import numpy as np
+import onnxruntime
 import pytest
 import torch
 
 from recoversat.config import ModelConfig
 from recoversat.decoding.segmentwise import decode_segments
+from recoversat.engines import onnx_engine
 from recoversat.engines.export import export_model
 from recoversat.engines.onnx_engine import OnnxEngine
 from recoversat.engines.onnx_stepper import OnnxStepper, sinusoids
@@ -95,12 +97,56 @@ def test_the_bound_on_memory_grows_parts_with_it(folder: Path) -> None:
         stepper = OnnxEngine(folder, CONFIG, max_memory=max_memory).start(sources, n_segments)
         return len(stepper._parts[0][1]) if isinstance(stepper, SplitStepper) else len(sources)
 
-    one = OnnxEngine(folder, CONFIG)._bytes_needed(20, 10)
+    one = 2 * 3 * 10 * 256 * 4  # twice three copies of the scores of 10 rows, 200 tokens in blocks of 128
     assert [first_part(3 * one), first_part(6 * one), first_part(100 * one)] == [3, 6, 12]
 
 
+def test_the_bound_on_memory_says_how_large_a_batch_may_be(folder: Path) -> None:
+    def largest(max_memory: int | None, length: int = 20) -> int | None:
+        return OnnxEngine(folder, CONFIG, max_memory=max_memory).largest_batch(length, 10)
+
+    kept = 2 * 2 * 32 * (20 + 2 * 40) * 4  # keys and values, layers, width, rows, bytes
+    assert largest(None) is None
+    assert [largest(1), largest(2 * 7 * kept), largest(2 * 7 * kept, length=200)] == [1, 7, 1]
+
+
+def test_a_processor_that_overflows_gets_exact_products(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    k, limits = np.array([3, 1]), np.array([5, 5])
+    usual = decode_segments(OnnxEngine(folder, CONFIG).start([[7, 8, 9], [10, 11]], k), k, limits)
+    levels = []
+    session = onnxruntime.InferenceSession
+
+    def remember(path: str, options: onnxruntime.SessionOptions, **others: object) -> onnxruntime.InferenceSession:
+        levels.append(options.graph_optimization_level)
+        return session(path, options, **others)
+
+    monkeypatch.setattr(onnxruntime, "InferenceSession", remember)
+    monkeypatch.setattr(onnx_engine, "saturates", lambda folder: True)
+    exact = decode_segments(OnnxEngine(folder, CONFIG).start([[7, 8, 9], [10, 11]], k), k, limits)
+    assert levels == [onnxruntime.GraphOptimizationLevel.ORT_ENABLE_EXTENDED] * 2
+    assert [d.segments for d in exact] == [d.segments for d in usual]
+    for one, other in zip(usual, exact, strict=True):
+        np.testing.assert_allclose(np.concatenate(one.log_probs), np.concatenate(other.log_probs), atol=1e-3)
+
+
+def test_wrong_sums_are_noticed(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Overflowing:
+        def run(self, outputs: list[str], inputs: dict[str, np.ndarray]) -> list[np.ndarray]:
+            return [np.full((16, 64), 32 * 32767, dtype=np.float32)]
+
+    assert onnx_engine.saturates(folder) is (not has_vnni())
+    monkeypatch.setattr(onnx_engine, "_session", lambda *options, **others: Overflowing())
+    assert onnx_engine.saturates(folder) is True
+
+
+def has_vnni() -> bool:
+    cpu = Path("/proc/cpuinfo")
+    flags = cpu.read_text() if cpu.is_file() else "vnni"
+    return "vnni" in flags or "avx" not in flags
+
+
 def test_a_folder_without_graphs_is_refused_by_name(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=r"encoder\.onnx is missing; run 'recoversat export'|encoder\.onnx is missing"):
+    with pytest.raises(UserError, match=r"not an exported model \(.*\.onnx is missing\); run 'recoversat export'"):
         OnnxEngine(tmp_path, CONFIG)
 
 

@@ -202,12 +202,12 @@ def test_a_teachers_encoder_and_embedding_fit() -> None:
 def test_sentences_do_not_notice_their_batch(size: int) -> None:
     engine = TorchNatEngine(opinionated(4), CPU)
     sources, _ = random_pairs(30, seed=5)
-    whole = engine.start(sources).write(np.arange(30), np.arange(30) % 9 + 1)
-    predicted = engine.start(sources).lengths()
+    whole = engine.open(sources).write(np.arange(30), np.arange(30) % 9 + 1)
+    predicted = engine.open(sources).lengths()
     order = np.random.default_rng(size).permutation(30)
     for first in range(0, 30, size):
         batch = order[first : first + size]
-        writer = engine.start([sources[i] for i in batch])
+        writer = engine.open([sources[i] for i in batch])
         written = writer.write(np.arange(len(batch)), batch % 9 + 1)
         assert written.tokens == [whole.tokens[i] for i in batch]
         for at, log_probs in zip(batch, written.log_probs, strict=True):
@@ -223,7 +223,7 @@ def test_special_tokens_are_never_written() -> None:
     with torch.inference_mode():
         liked = model.logits(run(model, batch)[0]).argmax(dim=-1)
     assert (liked < N_SPECIAL).any()  # left to itself it would write them
-    written = TorchNatEngine(model, CPU).start(sources).write(np.arange(20), np.full(20, 6))
+    written = TorchNatEngine(model, CPU).open(sources).write(np.arange(20), np.full(20, 6))
     assert all(len(line) == 6 and min(line) >= N_SPECIAL for line in written.tokens)
 
 
@@ -241,7 +241,7 @@ def test_a_tiny_nat_learns_to_copy_and_to_shorten() -> None:
         optimizer.zero_grad()
         (loss.smoothed / loss.n_labels).backward()
         optimizer.step()
-    results = decode_once(TorchNatEngine(model, CPU).start(src))
+    results = decode_once(TorchNatEngine(model, CPU).open(src))
     assert sum(result.tokens == target for result, target in zip(results, tgt, strict=True)) >= 46
 
 
@@ -254,9 +254,9 @@ def test_length_parallel_decoding_with_a_real_teacher_takes_its_favourite() -> N
         return [one.log_prob for one in score_pairs(teacher, list(zip(src, tgt, strict=True)))]
 
     engine = TorchNatEngine(opinionated(11), CPU)
-    results = decode_lengths(engine.start(sources), sources, score, n_lengths=5)
+    results = decode_lengths(engine.open(sources), sources, score, n_lengths=5)
     for source, result in zip(sources, results, strict=True):
-        writer = engine.start([source])
+        writer = engine.open([source])
         first = max(int(writer.lengths()[0]) - 2, 1)
         written = writer.write(np.zeros(5, dtype=np.int64), np.arange(first, first + 5)).tokens
         means = [s.log_prob / len(s.token_log_probs) for s in score_pairs(teacher, [(source, t) for t in written])]

@@ -158,6 +158,35 @@ def test_kept_elements_and_tags_do_not_change_places() -> None:
     assert result.text == "<code>a</code> or <b>b</b> not is <code>c</code>"
 
 
+@pytest.mark.parametrize(
+    ("html", "answers", "expected"),
+    [
+        (  # in the translation of the whole the element stands on the other side of the tag
+            "<code>f</code> is <b>good</b>",
+            {"211 is good": "gut ist 211", "211 is": "211 ist", "good": "gut"},
+            "<code>f</code> ist <b>gut</b>",
+        ),
+        (  # the only place for the tag is within a URL
+            "see <b>here</b>: https://x.org/hier/a",
+            {"see here: 211": "siehe 211", "see": "siehe", "here": "hier"},
+            "siehe <b>hier</b>: https://x.org/hier/a",
+        ),
+    ],
+)
+def test_tags_are_not_set_where_they_cannot_be(html: str, answers: dict[str, str], expected: str) -> None:
+    def translate(texts: list[str]) -> list[str]:
+        return [answers[text] for text in texts]
+
+    assert translate_document(html, translate, language="en", format="html").text == expected
+
+
+def test_an_emoji_trimmed_off_does_not_become_the_end_of_a_url() -> None:
+    result = translate_document("go https://x.org now🎉", batch(HOSTILE["backwards"]), language="en")
+    assert result.text == "now https://x.org go🎉"
+    result = translate_document("https://x.org go🎉", batch(HOSTILE["backwards"]), language="en")
+    assert result.text == "https://x.org go🎉"
+
+
 def test_where_nothing_is_answered_the_source_stands() -> None:
     assert translate_document("Hi {name}!  Bye.\n", batch(lambda _: " "), language="en").text == "Hi {name}!  Bye.\n"
 
@@ -231,7 +260,10 @@ def test_placeholders_numbers_and_lines_survive(fake: Fake, text: str, limit: in
 @given(text=glued | st.text())
 def test_any_text_keeps_what_is_protected(fake: Fake, text: str) -> None:
     result = translate_document(text, batch(fake), language="en").text
-    assert Counter(hard_texts(result)) == Counter(hard_texts(text))
+    for span in HARD:
+        assert result.count(span) == text.count(span)
+    if "(" not in text:  # a URL grown together with half a bracket may seem to have grown when the other half moves
+        assert Counter(hard_texts(result)) == Counter(hard_texts(text))
     assert re.findall(BREAKS, result) == re.findall(BREAKS, text)
     assert [*map(str.isspace, (result[:1], result[-1:]))] == [*map(str.isspace, (text[:1], text[-1:]))]
 

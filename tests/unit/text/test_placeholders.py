@@ -77,6 +77,8 @@ def test_it_is_ordinary_text(text: str) -> None:
         ("a {x}5 b", ["{x}5"]),
         ("5 {x}", ["5", "{x}"]),
         ("{a} and {b}", ["{a}", "{b}"]),
+        ("访问https://x.org/a。谢谢", ["https://x.org/a"]),
+        ("a word,https://x.org", ["https://x.org"]),
     ],
 )
 def test_neighbours_travel_together(text: str, spans: list[str]) -> None:

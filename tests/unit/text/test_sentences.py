@@ -56,6 +56,11 @@ def test_line_breaks_and_tabs_end_sentences(text: str, expected: list[str]) -> N
     assert sentences(text, "en") == expected
 
 
+@pytest.mark.parametrize("text", ["one.(Two", "A file.Name is", "really?!“Yes"])
+def test_without_white_space_no_sentence_ends(text: str) -> None:
+    assert sentences(text, "en") == [text]
+
+
 def test_chinese_needs_no_space() -> None:
     assert sentences("你好。世界！", "zh") == ["你好。", "世界！"]
 

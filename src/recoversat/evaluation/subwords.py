@@ -1,0 +1,76 @@
+"""Which sub-words Rep and Mis are counted in: one tokenizer for all systems, or the counts mean nothing."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from recoversat.evaluation.outputs import JSON, SystemOutput, TestSet, read_test_set
+from recoversat.evaluation.specs import SystemSpec, TestSpec
+from recoversat.model_folder import read_config, resolve_model
+from recoversat.storage import fingerprint
+from recoversat.text.tokenizer import BPE_FILE, SENTENCEPIECE_FILE, Tokenizer, load_tokenizer
+
+_GLUE = "@@ "
+
+
+def join_subwords(line: str) -> str:
+    """Undo the '@@ ' of text that was split before it came to us.
+
+    >>> join_subwords("gas cham@@ bers .")
+    'gas chambers .'
+    """
+    return line.replace(_GLUE, "")
+
+
+def vocabulary_of(folder: Path) -> str:
+    """Hash a model's tokenizer, to see whether two models speak in the same sub-words."""
+    return fingerprint(*(folder / name for name in (SENTENCEPIECE_FILE, BPE_FILE) if (folder / name).is_file()))
+
+
+@dataclass(frozen=True)
+class Subwords:
+    """The tokenizer that counts, by default the AT system's; without any model there is none."""
+
+    tokenizer: Tokenizer | None = None
+    vocabulary: str | None = None
+    is_split_text: bool = False  # text comes with '@@ ' in it
+
+    @classmethod
+    def of(cls, systems: Sequence[SystemSpec], at_system: str | None) -> "Subwords":
+        """Take the tokenizer of the AT system, or of the first model when that one is a mere file."""
+        models = [spec for spec in systems if spec.kind == "model"]
+        if not models:
+            return cls()
+        chosen = next((spec for spec in models if spec.name == at_system), models[0])
+        folder = resolve_model(Path(chosen.path))
+        config, _ = read_config(folder)
+        return cls(load_tokenizer(folder), vocabulary_of(folder), config.data.tokenizer == "bpe")
+
+    def read_test_set(self, spec: TestSpec) -> TestSet:
+        """Read a test set with everything that can be counted in it."""
+        encode = self._encode if self.tokenizer else None
+        test_set = read_test_set(spec.name, spec.sources, spec.references, encode, encode)
+        if not self.is_split_text:
+            return test_set
+        joined = [join_subwords(line) for line in test_set.references]
+        return replace(test_set, references=joined, tokenised_references=joined)
+
+    def align(self, output: SystemOutput) -> SystemOutput:
+        """Give an output tokens of this vocabulary; those of another one are replaced by a new encoding."""
+        if self.is_split_text:
+            joined = [join_subwords(line) for line in output.hypotheses]
+            lines, output = output.hypotheses, replace(output, hypotheses=joined, tokenised_hypotheses=joined)
+        else:
+            lines = output.hypotheses
+        if output.tokens is not None and output.settings.get("vocabulary") == self.vocabulary:
+            return output
+        if self.tokenizer is None:
+            return output
+        if self.is_split_text and not any(_GLUE in line for line in lines):
+            return replace(output, tokens=None)  # words that were never split: most of them would be unknown
+        settings: dict[str, JSON] = {**output.settings, "tokens": "encoded again"}
+        return replace(output, tokens=[self._encode(line) for line in lines], settings=settings)
+
+    def _encode(self, line: str) -> list[int]:
+        assert self.tokenizer is not None
+        return self.tokenizer.encode([line])[0]

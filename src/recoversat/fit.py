@@ -1,0 +1,248 @@
+"""The whole road in one command: prepare, teacher, average, distill, student, average, report.
+
+Every stage writes its result under its final name only when it is complete, and continues where it was
+killed; so the state of the whole is which results exist.
+"""
+
+import shutil
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from recoversat.config import Config
+from recoversat.data.corpus import open_corpus
+from recoversat.data.prepare import TextPairs, prepare
+from recoversat.distill import Distillation, distill
+from recoversat.errors import UserError
+from recoversat.model_folder import checkpoint_folders, read_config, resolve_model
+from recoversat.storage import atomic_folder, fingerprint, read_json, sweep_partial, write_json
+
+STATE = "fit.json"
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class FitJob:
+    """What `recoversat fit` was asked for."""
+
+    pairs: TextPairs
+    out: Path
+    student: Config
+    teacher: Config
+    valid: TextPairs | None = None
+    test: TextPairs | None = None
+    hold_out: int = 0
+    beam: int = 4
+    device: str = "auto"
+    say: Say = print
+
+
+@dataclass(frozen=True)
+class Stage:
+    """One step of the road: what it does, what exists when it is done."""
+
+    name: str
+    plan: str
+    result: Path
+    run: Callable[[str], None]  # gets its title for the progress display
+
+
+def fit(job: FitJob, *, force: bool = False, dry_run: bool = False) -> None:
+    """Run every stage that is not done yet; a plan is printed first."""
+    stages = _stages(job)
+    job.say(_plan_text(job, stages))
+    if dry_run:
+        return
+    _claim(job, force)
+    if (job.out / "summary.json").exists():
+        job.say(f"finished already, nothing to do\n{_summary_text(job)}")
+        return
+    sweep_partial(job.out)
+    for number, stage in enumerate(stages, 1):
+        title = f"[{number}/{len(stages)}] {stage.name}"
+        if stage.result.exists():
+            job.say(f"{title}: done before")
+            continue
+        job.say(f"{title}: {stage.plan}")
+        stage.run(title)
+    job.say(_summary_text(job))
+
+
+def _stages(job: FitJob) -> list[Stage]:
+    out = job.out
+    teacher, student = job.teacher.train, job.student.train
+    return [
+        Stage("corpus", f"tokenise and filter into {out / 'corpus'}", out / "corpus", lambda t: _prepare(job, t)),
+        Stage(
+            "teacher",
+            f"train an autoregressive teacher, {teacher.steps:,} updates of {teacher.batch_tokens:,} tokens",
+            out / "teacher" / "checkpoints" / f"step-{teacher.steps:08d}",
+            lambda t: _train(job, t, job.teacher, "corpus", "teacher", None),
+        ),
+        Stage("teacher model", "average its last checkpoints; keep what validates best", out / "teacher-model",
+              lambda t: _choose_model(job, "teacher", "corpus")),
+        Stage("distill", f"translate the training text, beam {job.beam}", out / "distilled",
+              lambda t: _distill(job, t)),
+        Stage(
+            "student",
+            f"train RecoverSAT, K = {student.segments}, {student.steps:,} updates of {student.batch_tokens:,} tokens",
+            out / "student" / "checkpoints" / f"step-{student.steps:08d}",
+            lambda t: _train(job, t, job.student, "distilled", "student", out / "teacher-model"),
+        ),
+        Stage("model", "average its last checkpoints; keep what validates best", out / "model",
+              lambda t: _choose_model(job, "student", "distilled")),
+        Stage("report", "BLEU, chrF, TER, Rep, Mis, Step of teacher and student", out / "summary.json",
+              lambda t: _report(job)),
+    ]  # fmt: skip
+
+
+def _claim(job: FitJob, force: bool) -> None:
+    """Record inputs and settings, or refuse to continue with others."""
+    if force and job.out.exists():
+        if any(job.out.iterdir()) and not (job.out / STATE).is_file():
+            raise UserError(f"{job.out} holds something that `fit` did not make; it is left alone")
+        shutil.rmtree(job.out)
+    if job.out.exists() and any(job.out.iterdir()) and not (job.out / STATE).is_file():
+        raise UserError(f"{job.out} exists and was not made by `fit`; choose another folder")
+    identity = _identity(job)
+    if not (job.out / STATE).is_file():
+        write_json(job.out / STATE, identity)
+        return
+    before = read_json(job.out / STATE, "fit folder")
+    changed = [f"{key}: {before.get(key)} -> {value}" for key, value in identity.items() if before.get(key) != value]
+    if changed:
+        raise UserError(
+            f"{job.out} was begun with something else; use another folder, or --force to start over\n  "
+            + "\n  ".join(changed)
+        )
+
+
+def _identity(job: FitJob) -> dict[str, Any]:
+    identity: dict[str, Any] = {"hold_out": job.hold_out, "beam": job.beam}
+    for name, pairs in (("train", job.pairs), ("valid", job.valid), ("test", job.test)):
+        files = [path for path in (pairs.src, pairs.tgt) if path] if pairs else []
+        for path in files:
+            if not path.is_file():
+                raise UserError(f"{path}: no such file")
+        identity[f"{name} files"] = fingerprint(*files) if files else None
+    for name, config in (("teacher", job.teacher), ("student", job.student)):
+        for section, values in config.model_dump(exclude={"preset"}).items():
+            identity |= {f"{name} {section}.{key}": value for key, value in values.items()}
+    return identity
+
+
+def _prepare(job: FitJob, title: str) -> None:
+    report = prepare(
+        job.pairs, job.out / "corpus", job.student.data, valid=job.valid, hold_out=job.hold_out, title=title
+    )
+    job.say(report.as_text())
+
+
+def _train(job: FitJob, title: str, config: Config, corpus_name: str, run_name: str, teacher: Path | None) -> None:
+    from recoversat.evaluation.validation import bleu_validator
+    from recoversat.training.loop import start_point, train
+
+    corpus = open_corpus(job.out / corpus_name)
+    validate = bleu_validator(corpus, config)
+    run = job.out / run_name
+    train(config, corpus, run, validate=validate, start_from=start_point(teacher), device=job.device, title=title)
+
+
+def _choose_model(job: FitJob, run_name: str, corpus_name: str) -> None:
+    """Keep the averaged model or the best checkpoint, whichever validates better."""
+    from recoversat.evaluation.validation import bleu_validator
+    from recoversat.model.device import torch_device
+    from recoversat.model.weights import load_model
+    from recoversat.training.checkpoint import average_models
+
+    run, out = job.out / run_name, job.out / ("teacher-model" if run_name == "teacher" else "model")
+    averaged = job.out / f"{run_name}-average"
+    if not averaged.exists():
+        average_models(checkpoint_folders(run), averaged)
+    candidates = [path for path in (averaged, run / "best") if path.exists()]
+    corpus = open_corpus(job.out / corpus_name)
+    scores = {}
+    for path in candidates:
+        model, config = load_model(path)
+        validate = bleu_validator(corpus, config)
+        scores[path] = validate(model.to(torch_device(job.device))) if validate else 0.0
+    chosen = max(candidates, key=lambda path: scores[path])
+    job.say(
+        "  " + ", ".join(f"{path.name}: {score:.2f} BLEU" for path, score in scores.items()) + f"; kept {chosen.name}"
+    )
+    with atomic_folder(out) as folder:
+        shutil.copytree(chosen, folder, dirs_exist_ok=True)
+
+
+def _distill(job: FitJob, title: str) -> None:
+    report = distill(
+        Distillation(job.out / "teacher-model", job.out / "corpus", job.out / "distilled", job.beam, device=job.device),
+        title,
+    )
+    job.say("  " + ", ".join(f"{key.replace('_', ' ')} {value}" for key, value in report.items()))
+
+
+def _report(job: FitJob) -> None:
+    from recoversat.evaluation.results import EvaluationPlan
+    from recoversat.evaluation.run import Request, run_evaluation
+    from recoversat.evaluation.specs import SystemSpec, TestSpec
+
+    out = job.out
+    corpus = open_corpus(out / "corpus")
+    tests = [TestSpec("valid", out / "corpus" / "valid.src", out / "corpus" / "valid.tgt")] if corpus.valid_src else []
+    if job.test and job.test.tgt:
+        tests.append(TestSpec("test", job.test.src, job.test.tgt))
+    if not tests:
+        write_json(out / "summary.json", {"systems": []})
+        return
+    teacher, model = str(out / "teacher-model"), str(out / "model")
+    choices = job.student.train.segment_choices
+    systems = [SystemSpec("AT greedy", teacher), SystemSpec(f"AT beam {job.beam}", teacher, beam=job.beam)]
+    systems += [SystemSpec(f"RecoverSAT K={k}", model, segments=k) for k in choices]
+    plan = EvaluationPlan(at_system=f"AT beam {job.beam}", baseline=f"AT beam {job.beam}")
+    evaluated = run_evaluation(Request(systems, tests, out / "report", plan, device=job.device, title="fit"))
+    job.say(evaluated.as_text())
+    figures = [
+        {
+            "system": result.output.name,
+            "test_set": result.output.test_set,
+            "bleu": round(result.quality.bleu.value, 2),
+            "step": round(result.steps.mean, 2) if result.steps else None,
+        }
+        for result in evaluated.results
+    ]
+    write_json(out / "summary.json", {"systems": figures})
+
+
+def describe(config: Config) -> str:
+    """Say in one line what will be built."""
+    m = config.model
+    return (
+        f"{config.data.src_lang} -> {config.data.tgt_lang}, K = {config.train.segments}, "
+        f"{m.encoder_layers}+{m.decoder_layers} layers of {m.d_model}/{m.d_hidden}, {config.data.vocab_size:,} pieces"
+    )
+
+
+def _plan_text(job: FitJob, stages: list[Stage]) -> str:
+    lines = [
+        f"fit: {describe(job.student)}",
+        *(f"  {n}. {stage.name}: {stage.plan}" for n, stage in enumerate(stages, 1)),
+    ]
+    return "\n".join(lines)
+
+
+def _summary_text(job: FitJob) -> str:
+    figures = read_json(job.out / "summary.json", "fit folder")["systems"]
+    lines = [
+        f"  {f['test_set']:>6} {f['system']:<18} BLEU {f['bleu']:6.2f}"
+        + (f"  Step {f['step']:.2f}" if f["step"] else "")
+        for f in figures
+    ]
+    config, _ = read_config(resolve_model(job.out / "model"))
+    where = [
+        f"model    {job.out / 'model'}   (recoversat translate --model {job.out / 'model'})",
+        f"teacher  {job.out / 'teacher-model'}",
+        f"report   {job.out / 'report'}",
+    ]
+    return "\n".join([f"{config.data.src_lang} -> {config.data.tgt_lang}", *lines, *where])

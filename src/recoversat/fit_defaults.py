@@ -1,0 +1,93 @@
+"""Sensible settings by the size of a corpus, for those who give none."""
+
+import sys
+from pathlib import Path
+from typing import Any
+
+from recoversat.config import Config, load_config
+from recoversat.data.prepare import TextPairs
+from recoversat.fit import FitJob
+
+# up to so many pairs -> settings; small data wants small models, few pieces and much dropout
+_BY_SIZE: list[tuple[int, dict[str, dict[str, Any]]]] = [
+    (20_000, {
+        "data": {"vocab_size": 2000},
+        "model": {"d_model": 128, "d_hidden": 256, "n_heads": 4, "encoder_layers": 3, "decoder_layers": 3,
+                  "dropout": 0.2},
+        "train": {"learning_rate": 2e-3, "warmup": 200, "batch_tokens": 2048, "steps": 3000, "label_smoothing": 0.1},
+    }),
+    (100_000, {
+        "data": {"vocab_size": 8000},
+        "model": {"d_model": 256, "d_hidden": 1024, "n_heads": 4, "encoder_layers": 4, "decoder_layers": 4,
+                  "dropout": 0.3},
+        "train": {"learning_rate": 1e-3, "warmup": 500, "batch_tokens": 8192, "steps": 6000, "label_smoothing": 0.1},
+    }),
+    (1_000_000, {
+        "data": {"vocab_size": 16_000},
+        "model": {"d_model": 512, "d_hidden": 1024, "n_heads": 8, "encoder_layers": 6, "decoder_layers": 6,
+                  "dropout": 0.1},
+        "train": {"learning_rate": 7e-4, "warmup": 2000, "batch_tokens": 16_384, "steps": 30_000},
+    }),
+    (1 << 62, {
+        "data": {"vocab_size": 32_000},
+        "model": {"d_model": 512, "d_hidden": 2048, "n_heads": 8, "encoder_layers": 6, "decoder_layers": 6,
+                  "dropout": 0.1},
+        "train": {"learning_rate": 7e-4, "warmup": 4000, "batch_tokens": 32_768, "steps": 100_000},
+    }),
+]  # fmt: skip
+
+
+def settings_for(n_pairs: int) -> dict[str, dict[str, Any]]:
+    """Return settings that suit a corpus of so many pairs, as a config file would give them.
+
+    >>> settings_for(29_000)["model"]["d_model"]
+    256
+    """
+    return next(settings for limit, settings in _BY_SIZE if n_pairs <= limit)
+
+
+def with_rhythm(config: Config) -> Config:
+    """Save twenty times and validate ten times in a run, whatever its length."""
+    steps = config.train.steps
+    rhythm = {"save_every": max(steps // 20, 1), "validate_every": max(steps // 10, 1)}
+    return config.model_copy(update={"train": config.train.model_copy(update=rhythm)})
+
+
+def fit_job(
+    pairs: TextPairs,
+    out: Path,
+    valid: TextPairs | None,
+    test: TextPairs | None,
+    segments: int,
+    config: Path | None,
+    preset: str | None,
+    overrides: list[str],
+    teacher_overrides: list[str],
+    device: str,
+) -> FitJob:
+    """Settle everything `fit` needs: what the user gave wins over what the size of the corpus suggests."""
+    n_pairs = sum(1 for _ in pairs)
+    base = None if config or preset else settings_for(n_pairs)
+    suffixes = [
+        path.name.removesuffix(".gz").removesuffix(".xz").rpartition(".")[2]
+        for path in (pairs.src, pairs.tgt or pairs.src)
+    ]
+    languages = [f"data.src_lang={suffixes[0]}", f"data.tgt_lang={suffixes[1]}"]
+    k = [f"train.segments={segments}", f"model.max_segments={max(segments, 10)}"]
+    student = with_rhythm(load_config(config, preset, [*languages, *k, *overrides], base))
+    teacher = with_rhythm(
+        load_config(config, preset, [*languages, *k, *overrides, "train.segments=1", *teacher_overrides], base)
+    )
+    hold_out = 0 if valid else min(1000, n_pairs // 20)
+    return FitJob(
+        pairs,
+        out,
+        student,
+        teacher,
+        valid,
+        test,
+        hold_out,
+        student.decode.beam,
+        device,
+        lambda text: print(text, file=sys.stderr),
+    )

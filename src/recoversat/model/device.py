@@ -1,0 +1,17 @@
+"""Where tensors live."""
+
+import os
+
+import torch
+
+from recoversat.errors import UserError
+
+
+def torch_device(wanted: str) -> torch.device:
+    """Turn cpu, cuda or auto into a device that is there; under torchrun each process has its own GPU."""
+    kind = wanted if wanted != "auto" else ("cuda" if torch.cuda.is_available() else "cpu")
+    if not kind.startswith("cuda"):
+        return torch.device(kind)
+    if not torch.cuda.is_available():
+        raise UserError(f"--device {wanted}: torch sees no GPU here; use --device cpu")
+    return torch.device(f"cuda:{os.environ.get('LOCAL_RANK', '0')}" if kind == "cuda" else kind)

@@ -1,0 +1,192 @@
+"""From a request to an answer: choose languages and model, wait for the batch, fill in what was asked for."""
+
+import asyncio
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from fastapi import Request
+
+from recoversat.errors import UserError
+from recoversat.serve.batching import ClosedError, QueueFullError
+from recoversat.serve.languages import Detected, language_name
+from recoversat.serve.messages import TranslateRequest
+from recoversat.serve.refusals import RefusalError, too_much, unsupported
+from recoversat.serve.service import Service
+from recoversat.serve.translating import ForcedToken, Manner, Outcome, Task
+from recoversat.translator import Segment, Translation
+from recoversat.vocab import DEL, EOS, SPECIAL_PIECES
+
+_ENDINGS = {"eos": [SPECIAL_PIECES[EOS]], "del": [SPECIAL_PIECES[DEL]], "cut": []}
+_SHORT = 40  # characters; shorter texts of a list are detected together
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What is to be done: one manner a text, or None where a text comes back as it is."""
+
+    manners: list[Manner | None]
+    detected: list[Detected] | None
+
+
+def plan(service: Service, wanted: TranslateRequest) -> Plan:
+    """Check limits and languages, and choose a model for each text."""
+    texts = wanted.texts
+    check_size(service, texts)
+    known = service.catalog.languages
+    if wanted.source != "auto" and wanted.source not in known:
+        raise unsupported(wanted.source)
+    if wanted.target not in known:
+        raise unsupported(wanted.target)
+    detected = detect_all(service, texts) if wanted.source == "auto" else None
+    sources = [found.language for found in detected] if detected else [wanted.source] * len(texts)
+    return Plan([_manner(service, wanted, source) for source in sources], detected)
+
+
+def check_size(service: Service, texts: Sequence[str]) -> None:
+    """Refuse too many texts, or too many characters in them."""
+    settings = service.settings
+    if len(texts) > settings.text_limit:
+        raise too_much(len(texts), settings.text_limit)
+    if (size := sum(map(len, texts))) > settings.char_limit:
+        raise too_much(size, settings.char_limit)
+
+
+def detect_all(service: Service, texts: Sequence[str]) -> list[Detected]:
+    """Detect the language of each text; short ones are judged by the whole list."""
+    overall = service.detect("\n".join(texts))[0]
+    return [service.detect(text)[0] if len(text) > _SHORT else overall for text in texts]
+
+
+def _manner(service: Service, wanted: TranslateRequest, source: str) -> Manner | None:
+    target = wanted.target
+    if source == target:
+        return None
+    model = service.catalog.route(source, target, wanted.segments)
+    if model is None:
+        raise RefusalError(
+            400,
+            f"{language_name(target)} ({target}) is not available as a target language from "
+            f"{language_name(source)} ({source})",
+        )
+    segments = wanted.segments or model.segments
+    if segments > model.max_segments:
+        raise RefusalError(400, f"Invalid request: segments: this model writes 1 to {model.max_segments} segments")
+    return Manner(model, segments, wanted.format == "html")
+
+
+def _task(wanted: TranslateRequest, text: str) -> Task:
+    forced = tuple(ForcedToken(f.segment, f.position, f.token, f.sentence) for f in wanted.forced or [])
+    return Task(text, wanted.alternatives or 0, bool(wanted.details), wanted.trace, forced)
+
+
+async def translate_all(service: Service, request: Request, wanted: TranslateRequest, planned: Plan) -> list[Outcome]:
+    """Queue the texts and wait for them, until the deadline or until the client has left."""
+    futures: list[asyncio.Future[Outcome]] = []
+    try:
+        for text, manner in zip(wanted.texts, planned.manners, strict=True):
+            if manner is None or not text.strip():
+                future: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
+                future.set_result(Outcome(text))
+                futures.append(future)
+            else:
+                futures += service.batcher.submit(manner, [(_task(wanted, text), len(text))])
+        await _all_done(futures, request, service.settings.timeout)
+        return [future.result() for future in futures]
+    except QueueFullError as full:
+        raise RefusalError(503, "Too busy: try again later", retry_after=full.retry_after) from None
+    except ClosedError:
+        raise shutting_down() from None
+    except UserError as error:
+        raise RefusalError(400, f"Invalid request: {error}") from None
+    finally:
+        for future in futures:
+            # Asking for the exception keeps asyncio from logging it, with the user's text, as never looked at.
+            _ = future.cancel() or future.cancelled() or future.exception()
+
+
+async def _all_done(futures: "list[asyncio.Future[Outcome]]", request: Request, timeout: float) -> None:
+    left = asyncio.ensure_future(_client_leaves(request))
+    everything = asyncio.ensure_future(asyncio.wait(futures))
+    try:
+        await asyncio.wait([left, everything], timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
+        if everything.done():
+            return
+        if left.done():
+            raise RefusalError(499, "The client has left")
+        raise RefusalError(503, f"Timed out after {timeout:g} seconds: try again later", retry_after=1)
+    finally:
+        left.cancel()
+        everything.cancel()
+
+
+async def _client_leaves(request: Request) -> None:
+    while (await request.receive())["type"] != "http.disconnect":
+        pass
+
+
+def shutting_down() -> RefusalError:
+    """Say that no new work is taken."""
+    return RefusalError(503, "The server is shutting down", retry_after=1)
+
+
+def answer(wanted: TranslateRequest, planned: Plan, outcomes: Sequence[Outcome]) -> dict[str, Any]:
+    """Write the answer; lists for a list, single values for a single text."""
+
+    def shaped(values: list[Any]) -> Any:
+        return values if isinstance(wanted.q, list) else values[0]
+
+    message: dict[str, Any] = {"translatedText": shaped([outcome.text for outcome in outcomes])}
+    if planned.detected:
+        found = [{"confidence": d.confidence, "language": d.language} for d in planned.detected]
+        message["detectedLanguage"] = shaped(found)
+    if wanted.alternatives:
+        message["alternatives"] = shaped([outcome.alternatives for outcome in outcomes])
+    if wanted.details:
+        message["details"] = shaped([_details(o, m) for o, m in zip(outcomes, planned.manners, strict=True)])
+    if wanted.trace is not None:
+        message["trace"] = shaped([_trace(wanted, outcome) for outcome in outcomes])
+    return message
+
+
+def _details(outcome: Outcome, manner: Manner | None) -> dict[str, Any]:
+    return {
+        "segments": manner.segments if manner else 0,
+        "steps": outcome.steps,
+        "score": None if outcome.score is None else round(outcome.score, 4),
+        "milliseconds": round(outcome.milliseconds, 2),
+        "split": outcome.split,
+    }
+
+
+def _trace(wanted: TranslateRequest, outcome: Outcome) -> list[dict[str, Any]]:
+    forced = {(f.sentence, f.segment, f.position) for f in wanted.forced or []}
+    return [_traced(at, sentence, wanted.trace or 0, forced) for at, sentence in enumerate(outcome.sentences)]
+
+
+def _traced(at: int, sentence: Translation, n_best: int, forced: set[tuple[int, int, int]]) -> dict[str, Any]:
+    segments = []
+    for number, segment in enumerate(sentence.segments):
+        places = {position for where, which, position in forced if (where, which) == (at, number)}
+        segments.append(_traced_segment(segment, n_best, places))
+    return {"source": sentence.source, "text": sentence.text, "steps": sentence.steps, "segments": segments}
+
+
+def _traced_segment(segment: Segment, n_best: int, forced: set[int]) -> dict[str, Any]:
+    tokens = []
+    for position, piece in enumerate([*segment.pieces, *_ENDINGS[segment.ending]]):
+        best = segment.alternatives[position][:n_best] if segment.alternatives else []
+        tokens.append(
+            {
+                "piece": piece,
+                "probability": _probability(segment.log_probs[position]),
+                "forced": position in forced,
+                "alternatives": [{"piece": other, "probability": _probability(p)} for other, p in best],
+            }
+        )
+    return {"text": segment.text, "ending": segment.ending, "tokens": tokens}
+
+
+def _probability(log_prob: float) -> float:
+    return round(math.exp(log_prob), 4)

@@ -1,0 +1,94 @@
+"""What happens around every request: headers, figures, a line in the log, and errors as JSON."""
+
+import logging
+import time
+import traceback
+
+from starlette.responses import JSONResponse, Response
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from recoversat.serve.answering import shutting_down
+from recoversat.serve.refusals import RefusalError
+from recoversat.serve.service import Service
+
+log = logging.getLogger("recoversat.serve")
+
+_API = ("/translate", "/detect", "/languages", "/models", "/health", "/metrics", "/frontend/settings")
+PATHS = frozenset({"/", "/spec", "/docs", *_API})
+_HEADERS = [
+    (b"access-control-allow-origin", b"*"),
+    (b"access-control-allow-methods", b"GET, POST, OPTIONS"),
+    (b"access-control-allow-headers", b"Authorization, Content-Type"),
+    (b"access-control-expose-headers", b"Retry-After"),
+    (b"access-control-max-age", b"1728000"),
+    (b"x-content-type-options", b"nosniff"),
+    (b"referrer-policy", b"no-referrer"),
+    (
+        b"content-security-policy",
+        b"default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' data:; "
+        b"base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+    ),
+]
+
+
+class Gate:
+    """The outermost layer of the app."""
+
+    def __init__(self, app: ASGIApp, service: Service) -> None:
+        self._app, self._service = app, service
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request and account for it."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        scope.setdefault("state", {})["note"] = ""
+        start, status = time.perf_counter(), 500
+
+        async def send_on(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+                message["headers"] = [*message.get("headers", []), *_HEADERS]
+            await send(message)
+
+        metrics = self._service.metrics
+        metrics.running.inc()
+        try:
+            await self._answer(scope, receive, send_on)
+        finally:
+            seconds = time.perf_counter() - start
+            path = scope["path"] if scope["path"] in PATHS else "other"
+            metrics.running.dec()
+            metrics.requests.labels(path, str(status)).inc()
+            metrics.latency.labels(path).observe(seconds)
+            # Neither the query string nor the path of the unknown: people's text may stand in both.
+            log.info("%s %s %d %.0f ms%s", scope["method"], path, status, 1000 * seconds, scope["state"]["note"])
+
+    async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["method"] == "OPTIONS":
+            await Response(status_code=204)(scope, receive, send)
+        elif self._service.draining:
+            await refused(shutting_down())(scope, receive, send)
+        else:
+            try:
+                await self._app(scope, receive, send)
+            except Exception as error:  # answered with 500 by now; not raised again, or uvicorn would log the text
+                self._report(error)
+
+    def _report(self, error: Exception) -> None:
+        """Log where an error happened; its message, which may quote the user, only if texts may be logged."""
+        if self._service.settings.log_text:
+            log.error("internal error", exc_info=error)
+            return
+        frames = traceback.extract_tb(error.__traceback__)[-3:]
+        where = " < ".join(f"{frame.name} ({frame.filename}:{frame.lineno})" for frame in reversed(frames))
+        log.error("internal error: %s in %s", type(error).__name__, where)
+
+
+def refused(refusal: RefusalError) -> Response:
+    """Write a refusal in LibreTranslate's shape."""
+    headers = {} if refusal.retry_after is None else {"retry-after": str(refusal.retry_after)}
+    if refusal.status == 503:
+        headers["connection"] = "close"  # the next try may find a worker that is less busy
+    return JSONResponse({"error": refusal.message}, refusal.status, headers)

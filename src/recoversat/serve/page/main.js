@@ -1,0 +1,141 @@
+// The upper half of the page, and the flow: ask, show, compare.
+
+import { fetchJson, Trouble } from "./api.js";
+import { Decoding } from "./decoding.js";
+import { readLink, writeLink } from "./link.js";
+
+const find = (id) => document.getElementById(id);
+const SAMPLES = {
+  en: "Two young dogs run across the green field and play with a red ball.",
+  de: "Zwei junge Hunde laufen über die grüne Wiese und spielen mit einem roten Ball.",
+  fr: "Deux jeunes chiens courent dans le pré et jouent avec une balle rouge.",
+};
+const SHOWN = 6; // alternatives at each position
+
+const state = { models: [], names: {}, limit: 0, request: 0, last: null };
+const decoding = new Decoding((forced) => translate(forced, true));
+
+async function start() {
+  const [models, languages, settings] = await Promise.all(["models", "languages", "frontend/settings"].map((path) => fetchJson(path)));
+  state.models = models;
+  state.names = Object.fromEntries(languages.map(({ code, name }) => [code, name]));
+  state.limit = settings.charLimit;
+  find("key-row").hidden = !settings.keyRequired;
+  find("direction").replaceChildren(...models.map((model, at) => new Option(`${state.names[model.source]} → ${state.names[model.target]}`, at)));
+  await restore();
+}
+
+/** Bring back the example of the address, or begin with a sample. */
+async function restore() {
+  const example = readLink(location.hash);
+  const at = example ? state.models.findIndex((m) => m.source === example.source && m.target === example.target) : 0;
+  find("direction").value = String(Math.max(at, 0));
+  takeModel(example?.segments);
+  find("text").value = example?.text ?? SAMPLES[model().source] ?? "";
+  count();
+  if (find("text").value.trim() && find("key-row").hidden) await translate(example?.forced ?? [], false);
+}
+
+function model() {
+  return state.models[Number(find("direction").value)];
+}
+
+function takeModel(segments) {
+  const { max_segments: most, segments: usual, target } = model();
+  find("segments").max = String(most);
+  find("segments").value = String(segments && segments <= most ? segments : usual);
+  find("segments").disabled = most === 1;
+  find("into").textContent = state.names[target];
+  find("translation").lang = target;
+  find("text").lang = model().source;
+  showK();
+}
+
+function showK() {
+  const { choices } = model();
+  const k = Number(find("segments").value);
+  find("k").textContent = String(k);
+  const known = choices.includes(k) || (k === 1 && model().autoregressive);
+  find("learnt").textContent = known ? "" : `learnt with K = ${choices.join(", ")}: others may read worse`;
+}
+
+function count() {
+  const length = [...find("text").value].length;
+  find("count").textContent = `${length} / ${state.limit}`;
+  find("count").classList.toggle("over", length > state.limit);
+}
+
+/** Translate what stands there; `adapting` means that only forced tokens have changed. */
+async function translate(forced, adapting) {
+  const turn = ++state.request;
+  const current = () => turn === state.request; // a newer question makes this answer worthless
+  const { source, target } = model();
+  const segments = Number(find("segments").value);
+  const text = find("text").value;
+  complain(null);
+  if (!text.trim()) return complain("There is nothing to translate yet: type a sentence first.");
+  const question = { q: text, source, target, details: true, trace: SHOWN, ...(find("key").value && { api_key: find("key").value }) };
+  state.last = { forced, adapting };
+  find("translation").classList.add("waiting");
+  try {
+    const answer = await fetchJson("translate", { ...question, segments, ...(forced.length && { forced }) });
+    if (!current()) return;
+    find("translation").textContent = answer.translatedText;
+    history.replaceState(null, "", writeLink({ source, target, segments, text, forced }));
+    decoding.load(answer, forced, adapting);
+    await compare(question, segments, current);
+  } catch (error) {
+    if (!(error instanceof Trouble)) throw error;
+    if (current()) complain(error.message);
+  } finally {
+    if (current()) find("translation").classList.remove("waiting");
+  }
+}
+
+async function compare(question, segments, current) {
+  if (segments === 1) return decoding.compareNothing("With K = 1 both are the same: raise K to compare.");
+  if (!model().autoregressive) {
+    const command = document.createElement("code");
+    command.textContent = `--model ${question.source}-${question.target}=TEACHER`;
+    return decoding.compareNothing("This model has not learnt to write with K = 1. To compare, serve its teacher too: ", command);
+  }
+  const answer = await fetchJson("translate", { ...question, segments: 1 });
+  if (current()) decoding.compare(answer);
+}
+
+function complain(message) {
+  const box = find("error");
+  box.hidden = !message;
+  box.querySelector("p").textContent = message ?? "";
+}
+
+async function copyLink() {
+  const done = await navigator.clipboard?.writeText(location.href).then(() => true, () => false);
+  find("link").textContent = done ? "Link copied" : "The link is in the address bar";
+  window.setTimeout(() => (find("link").textContent = "Copy link"), 2500);
+}
+
+find("ask").addEventListener("submit", (event) => {
+  event.preventDefault();
+  translate([], false);
+});
+find("text").addEventListener("keydown", (event) => {
+  if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) find("ask").requestSubmit();
+});
+find("text").addEventListener("input", count);
+find("segments").addEventListener("input", showK);
+find("segments").addEventListener("change", () => translate([], false));
+find("direction").addEventListener("change", () => {
+  takeModel();
+  translate([], false);
+});
+find("link").addEventListener("click", copyLink);
+find("error").querySelector("button").addEventListener("click", () =>
+  (state.models.length ? translate(state.last?.forced ?? [], state.last?.adapting ?? false) : start().catch(report)));
+window.addEventListener("hashchange", () => restore());
+
+function report(error) {
+  complain(error instanceof Trouble ? error.message : "This page could not start.");
+}
+
+start().catch(report);

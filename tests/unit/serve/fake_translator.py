@@ -1,0 +1,99 @@
+"""A translator for tests: fast, deterministic, and it behaves like a model where the server can tell.
+
+It writes every word in capitals, K segments side by side. Segments for which no word is left repeat one and
+end with DEL. A forced word closes its segment, and the words it displaced move on to the next one.
+"""
+
+import threading
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from starlette.testclient import TestClient
+
+from recoversat.config import Config
+from recoversat.serve.catalog import ServedModel, serve_model
+from recoversat.text.tokenizer import BpeTokenizer
+from recoversat.translator import Segment, Translation
+from recoversat.vocab import SPECIAL_PIECES
+
+WORDS = (
+    *("the", "a", "two", "three", "dogs", "cats", "men", "women", "run", "sleep"),
+    *("in", "on", "park", "house", "and", "big", "small", "red", "quickly", "today"),
+)
+MakeClient = Callable[..., TestClient]
+SURE, UNSURE = -0.05, -1.2
+
+
+class FakeTranslator:
+    """Translate by writing capitals; `seconds` a call; a text with "poison" in it raises."""
+
+    def __init__(self, source: str = "en", target: str = "de", k: int = 4, seconds: float = 0.0, choices: Any = None):
+        self.config = Config.model_validate(
+            {
+                "data": {"src_lang": source, "tgt_lang": target, "max_tokens": 40},
+                "model": {"d_model": 2, "n_heads": 1, "max_segments": max(k, 10)},
+                "train": {"segments": choices or k},
+            }
+        )
+        self.tokenizer = BpeTokenizer([*SPECIAL_PIECES, *WORDS, *(word.upper() for word in WORDS)])
+        self.seconds, self.gate = seconds, threading.Event()
+        self.gate.set()
+        self.batches: list[list[str]] = []
+        self.busy = threading.Event()
+
+    def translate(
+        self,
+        texts: Sequence[str],
+        *,
+        segments: int | None = None,
+        batch_size: int = 32,
+        forced: Sequence[Any] | None = None,
+        alternatives: int = 0,
+    ) -> list[Translation]:
+        self.batches.append(list(texts))
+        self.busy.set()
+        self.gate.wait(20)
+        time.sleep(self.seconds)
+        if any("poison" in text for text in texts):
+            raise RuntimeError("a secret sentence with poison in it")
+        return [
+            self._one(text, segments or 4, forced[i] if forced else {}, alternatives) for i, text in enumerate(texts)
+        ]
+
+    def _one(self, text: str, k: int, forced: Any, alternatives: int) -> Translation:
+        pieces = self.tokenizer.pieces(range(self.tokenizer.size))
+        words = text.upper().split()
+        length = -(-len(words) // k)
+        segments: list[Segment] = []
+        for s in range(k):
+            room = length if s < k - 1 else len(words)
+            mine, words, deleted = words[:room], words[room:], False
+            if not mine:
+                mine, deleted = [text.upper().split()[-1]], True
+            for (segment, position), token in sorted(forced.items()):
+                if segment == s and position <= len(mine):
+                    words = mine[position:] * (not deleted) + words
+                    mine, deleted = [*mine[:position], pieces[token]], False
+            segments.append(self._segment(mine, deleted, alternatives))
+        kept = " ".join(segment.text for segment in segments if segment.ending != "del" and segment.text)
+        return Translation(text, kept, segments, max(len(segment.log_probs) for segment in segments))
+
+    def _segment(self, words: list[str], deleted: bool, alternatives: int) -> Segment:
+        end = "<del>" if deleted else "</s>"
+        log_probs = [SURE if len(word) % 2 else UNSURE for word in words] + [SURE]
+        others = [("THE", -1.5), ("BIG", -2.5), ("</s>", -3.0)]
+        best = [
+            sorted([mine, *others], key=lambda choice: -choice[1])[:alternatives]
+            for mine in zip([*words, end], log_probs, strict=True)
+        ]
+        ids = self.tokenizer.encode([" ".join(words)])[0]
+        return Segment(
+            " ".join(words), words, ids, "del" if deleted else "eos", log_probs, best if alternatives else []
+        )
+
+
+def fake_model(source: str = "en", target: str = "de", **options: Any) -> ServedModel:
+    """Serve a fake translator."""
+    translator = FakeTranslator(source, target, **options)
+    return serve_model(source, target, translator, translator.config.model.max_segments)

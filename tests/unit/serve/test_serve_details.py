@@ -1,0 +1,96 @@
+"""Our own fields: K, steps, score, the trace and forced tokens; never there unless asked for."""
+
+from typing import Any
+
+import pytest
+from fake_translator import MakeClient, fake_model
+from starlette.testclient import TestClient
+
+SENTENCE = "two dogs run in the park"
+
+
+def ask(client: TestClient, q: Any = SENTENCE, **fields: Any) -> Any:
+    return client.post("/translate", json={"q": q, "source": "en", "target": "de", **fields})
+
+
+def written(segment: dict[str, Any]) -> str:
+    return " ".join(token["piece"] for token in segment["tokens"])
+
+
+def test_details_tell_how_it_was_translated(client: TestClient) -> None:
+    answer = ask(client, segments=3, details=True).json()
+    assert sorted(answer) == ["details", "translatedText"]
+    details = answer["details"]
+    assert (details["segments"], details["steps"], details["split"]) == (3, 3, 0)
+    assert details["milliseconds"] > 0
+    assert -1.2 < details["score"] < -0.05
+    assert [d["steps"] for d in ask(client, [SENTENCE, ""], segments=3, details=True).json()["details"]] == [3, 0]
+
+
+def test_the_trace_shows_segments_endings_and_alternatives(client: TestClient) -> None:
+    (sentence,) = ask(client, segments=4, trace=2).json()["trace"]
+    assert sentence["source"] == SENTENCE
+    assert [written(segment) for segment in sentence["segments"]] == [
+        "TWO DOGS </s>", "RUN IN </s>", "THE PARK </s>", "PARK <del>",
+    ]  # fmt: skip
+    assert [segment["ending"] for segment in sentence["segments"]] == ["eos", "eos", "eos", "del"]
+    first = sentence["segments"][0]["tokens"][0]
+    assert (first["piece"], first["forced"]) == ("TWO", False)
+    assert first["probability"] == pytest.approx(0.951, abs=1e-3)
+    assert [other["piece"] for other in first["alternatives"]] == ["TWO", "THE"]
+
+
+def test_a_text_of_several_sentences_has_several_traces(client: TestClient) -> None:
+    answer = ask(client, "two dogs. Three cats!\nmen", trace=0, segments=2).json()
+    assert answer["translatedText"] == "TWO DOGS. THREE CATS!\nMEN"
+    assert [sentence["source"] for sentence in answer["trace"]] == ["two dogs.", "Three cats!", "men"]
+    assert answer["trace"][0]["segments"][0]["tokens"][0]["alternatives"] == []
+
+
+def test_a_forced_token_stands_and_the_others_adapt(client: TestClient) -> None:
+    forced = [{"segment": 0, "position": 1, "token": "BIG"}]
+    answer = ask(client, segments=3, trace=1, forced=forced).json()
+    (sentence,) = answer["trace"]
+    assert [written(segment) for segment in sentence["segments"]] == [
+        "TWO BIG </s>", "DOGS RUN </s>", "IN THE PARK </s>",
+    ]  # fmt: skip
+    assert [token["forced"] for token in sentence["segments"][0]["tokens"]] == [False, True, False]
+    assert answer["translatedText"] == "TWO BIG DOGS RUN IN THE PARK"
+
+
+def test_only_the_named_sentence_is_forced(client: TestClient) -> None:
+    forced = [{"sentence": 1, "segment": 0, "position": 0, "token": "BIG"}]
+    answer = ask(client, "men run. Women run.", segments=1, forced=forced).json()
+    assert answer == {"translatedText": "MEN RUN. BIG"}
+
+
+@pytest.mark.parametrize(
+    ("forced", "message"),
+    [
+        ({"segment": 0, "position": 0, "token": "zebra"}, "'zebra' is no token of this model"),
+        ({"segment": 0, "position": 0, "token": "<unk>"}, "'<unk>' is no token of this model"),
+        ({"segment": 7, "position": 0, "token": "BIG"}, "segment 7 of 4, counted from 0"),
+        ({"sentence": 3, "segment": 0, "position": 0, "token": "BIG"}, "this text has 1 sentences, counted from 0"),
+        ({"segment": -1, "position": 0, "token": "BIG"}, "greater than or equal to 0"),
+    ],
+)
+def test_what_cannot_be_forced_is_refused(client: TestClient, forced: dict[str, Any], message: str) -> None:
+    answer = ask(client, forced=[forced])
+    assert answer.status_code == 400
+    assert message in answer.json()["error"]
+
+
+def test_one_segment_goes_to_the_teacher(make_client: MakeClient) -> None:
+    student, teacher = fake_model(), fake_model(k=1, choices=1)
+    client = make_client([student, teacher])
+    ask(client, segments=1)
+    assert (len(student.translator.batches), len(teacher.translator.batches)) == (0, 1)
+    ask(client)
+    assert (len(student.translator.batches), len(teacher.translator.batches)) == (1, 1)
+
+
+def test_a_sentence_too_long_is_split_and_it_is_told(client: TestClient) -> None:
+    long = " ".join(["dogs"] * 60)
+    answer = ask(client, long, details=True).json()
+    assert answer["translatedText"] == long.upper()
+    assert answer["details"]["split"] == 1

@@ -1,0 +1,209 @@
+"""Under load: batches, the bounded queue, deadlines, keys and rates."""
+
+import asyncio
+import time
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fake_translator import MakeClient
+from starlette.testclient import TestClient
+
+from recoversat.errors import UserError
+from recoversat.serve.api_keys import find_api_key, read_api_keys
+from recoversat.serve.batching import Batcher, BatchLimits, ClosedError, QueueFullError
+from recoversat.serve.rate_limit import RateLimiter
+from recoversat.serve.settings import parse_size
+
+EN_DE = {"source": "en", "target": "de"}
+
+
+def ask(client: TestClient, q: str) -> Any:
+    return client.post("/translate", json={"q": q, **EN_DE})
+
+
+def occupied(client: TestClient, pool: ThreadPoolExecutor) -> Any:
+    """Keep the decoding thread busy with one request until the gate opens."""
+    translator = client.translator  # type: ignore[attr-defined]
+    translator.gate.clear()
+    first = pool.submit(ask, client, "men")
+    assert translator.busy.wait(5)
+    return first
+
+
+def until(client: TestClient, waiting: int) -> None:
+    end = time.monotonic() + 5
+    while client.service.batcher.waiting < waiting:  # type: ignore[attr-defined]
+        assert time.monotonic() < end
+        time.sleep(0.005)
+
+
+def test_requests_that_wait_together_are_translated_together(client: TestClient) -> None:
+    texts = ["two dogs run in the park", "cats", "big red house", "women sleep"]
+    with ThreadPoolExecutor(8) as pool:
+        first = occupied(client, pool)
+        others = [pool.submit(ask, client, text) for text in texts]
+        until(client, 4)
+        client.translator.gate.set()  # type: ignore[attr-defined]
+        assert first.result().json() == {"translatedText": "MEN"}
+        assert [other.result().json()["translatedText"] for other in others] == [text.upper() for text in texts]
+    batches = client.translator.batches  # type: ignore[attr-defined]
+    assert batches == [["men"], sorted(texts, key=len)]
+
+
+def test_a_full_queue_is_told_at_once(make_client: MakeClient) -> None:
+    client = make_client(queue_size=2)
+    with ThreadPoolExecutor(8) as pool:
+        first = occupied(client, pool)
+        waiting = [pool.submit(ask, client, "cats") for _ in range(2)]
+        until(client, 2)
+        refused = ask(client, "women")
+        assert refused.status_code == 503
+        assert refused.json() == {"error": "Too busy: try again later"}
+        assert 1 <= int(refused.headers["retry-after"]) <= 30
+        client.translator.gate.set()  # type: ignore[attr-defined]
+        assert [answer.result().status_code for answer in [first, *waiting]] == [200] * 3
+    assert ask(client, "women").status_code == 200
+
+
+def test_a_request_past_its_deadline_is_given_up_and_never_translated(make_client: MakeClient) -> None:
+    client = make_client(timeout=0.2)
+    with ThreadPoolExecutor(8) as pool:
+        first = occupied(client, pool)
+        late = ask(client, "cats")
+        assert late.status_code == 503
+        assert late.json() == {"error": "Timed out after 0.2 seconds: try again later"}
+        assert first.result().status_code == 503
+        client.translator.gate.set()  # type: ignore[attr-defined]
+    assert ask(client, "women").status_code == 200
+    assert client.translator.batches == [["men"], ["women"]]  # type: ignore[attr-defined]
+
+
+def test_while_shutting_down_running_requests_finish_and_new_ones_are_refused(client: TestClient) -> None:
+    with ThreadPoolExecutor(8) as pool:
+        first = occupied(client, pool)
+        waiting = pool.submit(ask, client, "cats")
+        until(client, 1)
+        client.service.drain()  # type: ignore[attr-defined]
+        refused = ask(client, "women")
+        assert (refused.status_code, refused.json()) == (503, {"error": "The server is shutting down"})
+        assert client.get("/health").status_code == 503
+        client.translator.gate.set()  # type: ignore[attr-defined]
+        assert [answer.result().status_code for answer in (first, waiting)] == [200, 200]
+
+
+def test_figures_for_prometheus(client: TestClient) -> None:
+    ask(client, "two dogs. Three cats.")
+    ask(client, "")
+    client.get("/x" * 10)
+    figures = client.get("/metrics").text
+    for line in (
+        'recoversat_requests_total{path="/translate",status="200"} 1.0',
+        'recoversat_requests_total{path="/translate",status="400"} 1.0',
+        'recoversat_requests_total{path="other",status="404"} 1.0',
+        'recoversat_request_seconds_count{path="/translate"} 2.0',
+        "recoversat_batch_size_sum 1.0",
+        "recoversat_sentences_total 2.0",
+        "recoversat_decoding_steps_total 4.0",
+        "recoversat_characters_total 21.0",
+        "recoversat_queue_length 0.0",
+    ):
+        assert line in figures.splitlines(), line
+
+
+def test_keys_are_asked_for_and_checked(make_client: MakeClient, tmp_path: Path) -> None:
+    keys = tmp_path / "keys"
+    keys.write_text("# ours\nalpha\nbeta 1  # slow\n")
+    client = make_client(api_keys=keys, rate_limit=60)
+
+    def status(**fields: Any) -> tuple[int, str]:
+        answer = client.post("/translate", json={"q": "men", **EN_DE, **fields})
+        return answer.status_code, answer.json().get("error", "")
+
+    assert status() == (400, "Please contact the server operator to get an API key")
+    assert status(api_key="gamma") == (403, "Invalid API key")
+    assert status(api_key=["alpha"])[0] == 400
+    assert status(api_key="alpha") == (200, "")
+    assert status(api_key="beta") == (200, "")
+    assert status(api_key="beta") == (429, "Slowdown: 1 per 1 minute")
+    assert status(api_key="alpha") == (200, "")
+    assert client.post("/detect", data={"q": "men"}).status_code == 400
+    bearer = client.post("/detect", data={"q": "men"}, headers={"authorization": "Bearer alpha"})
+    assert bearer.status_code == 200
+    assert client.get("/languages").status_code == 200
+    assert client.get("/frontend/settings").json()["keyRequired"] is True
+
+
+def test_rates_are_counted_for_each_address(make_client: MakeClient) -> None:
+    client = make_client(rate_limit=3)
+    assert [ask(client, "men").status_code for _ in range(5)] == [200, 200, 200, 429, 429]
+    slow = ask(client, "men")
+    assert slow.json() == {"error": "Slowdown: 3 per 1 minute"}
+    assert 1 <= int(slow.headers["retry-after"]) <= 21
+
+
+def test_the_rate_table_is_shared_bounded_and_forgives(tmp_path: Path) -> None:
+    path = tmp_path / "rates"
+    path.touch()
+    one, other = RateLimiter(path, slots=64), RateLimiter(path, slots=64)
+    assert [limiter.wait_time("me", 2, now=100.0) for limiter in (one, other)] == [0, 0]
+    assert one.wait_time("me", 2, now=100.0) == pytest.approx(30)
+    assert other.wait_time("you", 2, now=100.0) == 0
+    assert other.wait_time("me", 2, now=130.5) == 0
+    for i in range(1000):
+        one.wait_time(f"caller {i}", 2, now=200.0)
+    assert path.stat().st_size == 64 * 16
+    assert find_api_key([], "x") is None
+
+
+@pytest.mark.parametrize("text", ["", "# nothing\n", "key two words\n", "key 0\n"])
+def test_a_bad_file_of_keys_is_refused(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "keys"
+    path.write_text(text)
+    with pytest.raises(UserError, match="keys"):
+        read_api_keys(path)
+
+
+def test_sizes() -> None:
+    assert parse_size("2G") == 2 << 30
+    with pytest.raises(UserError, match="512M"):
+        parse_size("much")
+
+
+def test_batches_keep_the_oldest_first_and_stay_within_their_size() -> None:
+    seen: list[list[int]] = []
+
+    def run(group: str, tasks: list[int]) -> Sequence[int | Exception]:
+        seen.append(tasks)
+        return [ValueError("7") if task == 7 else task * 10 for task in tasks]
+
+    async def main() -> list[Any]:
+        batcher: Batcher[str, int, int] = Batcher(run, BatchLimits(jobs=3, size=100, window=0.05, queue=8))
+        futures = batcher.submit("a", [(5, 5), (60, 60), (7, 7), (30, 30), (8, 8)])
+        futures += batcher.submit("b", [(1, 1)])
+        with pytest.raises(QueueFullError):
+            batcher.submit("a", [(1, 1)] * 3)
+        futures[3].cancel()
+        results = await asyncio.gather(*futures, return_exceptions=True)
+        batcher.close()
+        with pytest.raises(ClosedError):
+            batcher.submit("a", [(1, 1)])
+        batcher.join(5)
+        return results
+
+    results = asyncio.run(main())
+    assert seen == [[5, 7, 8], [60], [1]]
+    assert [str(result) for result in results] == ["50", "600", "7", "", "80", "10"]
+
+
+def test_a_lost_result_is_an_error_and_not_a_hanging_request() -> None:
+    async def main() -> None:
+        batcher: Batcher[str, int, int] = Batcher(lambda group, tasks: [1], BatchLimits(window=0.05))
+        futures = batcher.submit("a", [(1, 1), (2, 2)])
+        results = await asyncio.wait_for(asyncio.gather(*futures, return_exceptions=True), 5)
+        assert all(isinstance(result, AssertionError) for result in results)
+        batcher.close()
+
+    asyncio.run(main())
