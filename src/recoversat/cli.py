@@ -120,6 +120,10 @@ def translate(
         list[str] | None,
         typer.Option("--force", help="SEGMENT:POSITION=WORDS must stand there, e.g. '6:1=the'.", show_default=False),
     ] = None,
+    teacher: Annotated[
+        Path | None, typer.Option(help="Of a one-step model: teacher that judges its candidates.", show_default=False)
+    ] = None,
+    lengths: Annotated[int, typer.Option(min=1, help="With --teacher: candidates of different length.")] = 9,
     device: Device = "auto",
 ) -> None:
     """Translate text line by line: one line out for each line in."""
@@ -129,6 +133,8 @@ def translate(
 
     inspection = Inspection.of(show, trace, force_words, jsonl=jsonl)
     translator = Translator(model, device=device)
+    if teacher:
+        translator.judged_by(teacher, lengths, device)
     if inspection:
         show_lines(translator, files or [], out, inspection, segments=segments, batch_size=batch_size, beam=beam)
     else:

@@ -19,7 +19,7 @@ _BY_SIZE: list[tuple[int, dict[str, dict[str, Any]]]] = [
     (100_000, {
         "data": {"vocab_size": 8000},
         "model": {"d_model": 256, "d_hidden": 1024, "n_heads": 4, "encoder_layers": 4, "decoder_layers": 4,
-                  "dropout": 0.3},
+                  "dropout": 0.3, "attention_dropout": 0.1, "activation_dropout": 0.1},
         "train": {"learning_rate": 1e-3, "warmup": 500, "batch_tokens": 8192, "steps": 6000, "label_smoothing": 0.1},
     }),
     (1_000_000, {

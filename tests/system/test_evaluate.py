@@ -20,7 +20,7 @@ config:
   preset: small
   data: {tokenizer: bpe}
   model: {d_model: 16, d_hidden: 16, n_heads: 2, encoder_layers: 1, decoder_layers: 1, max_segments: 4}
-  train: {segments: 4, steps: 20, batch_tokens: 256, save_every: 5, validate_every: 20, tensorboard: false}
+  train: {segments: 4, steps: 100, batch_tokens: 256, save_every: 25, validate_every: 100, tensorboard: false}
 vary: {p: [1->0], q: [0.5, 1]}
 """
 

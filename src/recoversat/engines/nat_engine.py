@@ -11,6 +11,7 @@ from torch import Tensor
 
 from recoversat.decoding.oneshot import Written
 from recoversat.decoding.stepping import Ints
+from recoversat.engines.description import describe_torch
 from recoversat.engines.engine import pad_sources
 from recoversat.model.nat import NatTransformer, predicted_lengths
 from recoversat.vocab import N_SPECIAL
@@ -27,6 +28,11 @@ class TorchNatEngine:
     def max_segments(self) -> int:
         """A one-step model writes a single segment."""
         return 1
+
+    @property
+    def description(self) -> dict[str, str | int]:
+        """Name engine, precision, device and threads, for the signature of a result."""
+        return describe_torch(self._model, self._device)
 
     @torch.inference_mode()
     def open(self, sources: Sequence[Sequence[int]]) -> "TorchWriter":

@@ -4,6 +4,7 @@ B sentences, S source, K segments, V vocabulary.
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -11,6 +12,7 @@ import torch
 from torch import Tensor
 
 from recoversat.decoding.stepping import FREE, Bools, Choice, Ints
+from recoversat.engines.description import describe_torch
 from recoversat.engines.engine import pad_sources
 from recoversat.engines.nat_engine import TorchNatEngine
 from recoversat.model.build import Model
@@ -34,11 +36,7 @@ class TorchEngine:
     @property
     def description(self) -> dict[str, str | int]:
         """Name engine, precision, device and threads, for the signature of a result."""
-        kind = str(next(self._model.parameters()).dtype).removeprefix("torch.")
-        precision = {"float32": "fp32", "bfloat16": "bf16", "float16": "fp16"}.get(kind, kind)
-        on_gpu = self._device.type == "cuda"
-        name = torch.cuda.get_device_name(self._device) if on_gpu else self._device.type
-        return {"engine": "torch", "precision": precision, "device": name, "threads": torch.get_num_threads()}
+        return describe_torch(self._model, self._device)
 
     @torch.inference_mode()
     def start(self, sources: Sequence[Sequence[int]], n_segments: Ints) -> "TorchStepper":
@@ -58,6 +56,7 @@ class TorchStepper:
 
     def __init__(self, model: Transformer, cache: DecoderCache, single: Tensor) -> None:
         self._model, self._cache = model, cache
+        self._sources = np.arange(len(single))  # which source each member translates
         self._single = single  # (B,) sentences of one segment, which have nothing to delete
 
     @torch.inference_mode()
@@ -65,31 +64,50 @@ class TorchStepper:
         """Append a row to each segment and choose the next tokens; only those come back from the device."""
         device = self._single.device
         hidden = self._model.step(torch.from_numpy(tokens).to(device), torch.from_numpy(active).to(device), self._cache)
-        logits = self._model.logits(hidden).float()  # (B, K, V)
-        logits[..., list(NEVER_EMITTED)] = -torch.inf
+        logits = self._model.logits(hidden)  # (B, K, V)
+        for token in NEVER_EMITTED:
+            logits[..., token] = -torch.inf
         logits[..., DEL].masked_fill_(self._single[:, None], -torch.inf)
-        norm = logits.logsumexp(dim=-1)  # (B, K)
-        if n_best:
-            best, best_tokens = logits.topk(min(n_best, logits.shape[-1]), dim=-1)
-            chosen_logit, chosen = best[..., 0], best_tokens[..., 0]
-        else:
-            chosen_logit, chosen = logits.max(dim=-1)
+        log_probs = logits.log_softmax(dim=-1, dtype=torch.float32)
+        best, best_tokens = _top(log_probs, min(max(n_best, 1), log_probs.shape[-1]))
+        chosen_log_prob, chosen = best[..., 0], best_tokens[..., 0]
         if forced is not None:
             wanted = torch.from_numpy(forced).to(device)
             chosen = torch.where(wanted == FREE, chosen, wanted)
-            chosen_logit = logits.gather(-1, chosen[..., None])[..., 0]
-        log_probs = (chosen_logit - norm).cpu().numpy()
+            chosen_log_prob = log_probs.gather(-1, chosen[..., None])[..., 0]
+        choice = Choice(chosen.cpu().numpy(), chosen_log_prob.cpu().numpy())
         if not n_best:
-            return Choice(chosen.cpu().numpy(), log_probs)
-        best = best - norm[..., None]
-        return Choice(chosen.cpu().numpy(), log_probs, best_tokens.cpu().numpy(), best.cpu().numpy())
+            return choice
+        return replace(choice, best_tokens=best_tokens.cpu().numpy(), best_log_probs=best.cpu().numpy())
 
     @torch.inference_mode()
     def keep(self, which: Ints) -> None:
         """Drop or reorder members of the batch."""
         index = torch.from_numpy(np.asarray(which)).to(self._single.device)
-        self._cache.keep(index)
-        self._single = self._single[index]
+        sources = self._sources[which]
+        self._cache.keep(index, same_sources=np.array_equal(sources, self._sources))
+        self._sources, self._single = sources, self._single[index]
+
+
+def _top(scores: Tensor, n: int) -> tuple[Tensor, Tensor]:
+    """Return the n largest of the last dimension, best first.
+
+    The n largest lie in the n blocks with the largest maxima: finding those is one pass over the vocabulary,
+    where torch's topk on a GPU takes many.
+    """
+    if n == 1:
+        values, places = scores.max(dim=-1, keepdim=True)
+        return values, places
+    size = scores.shape[-1]
+    block = next(b for b in (128, 64, 32, 16, 8, 4, 2, 1) if size % b == 0)
+    if not scores.is_cuda or block < 8 or size <= n * block:
+        values, places = scores.topk(n, dim=-1)
+        return values, places
+    blocked = scores.unflatten(-1, (-1, block))  # (B, K, blocks, block)
+    blocks = blocked.amax(dim=-1).topk(n, dim=-1).indices  # (B, K, n)
+    inside = blocked.gather(-2, blocks[..., None].expand(*blocks.shape, block)).flatten(-2)  # (B, K, n * block)
+    values, places = inside.topk(n, dim=-1)
+    return values, blocks.gather(-1, places // block) * block + places % block
 
 
 def engine_for(model: Model, device: torch.device) -> "TorchEngine | TorchNatEngine":

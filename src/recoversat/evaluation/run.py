@@ -65,6 +65,8 @@ def run_evaluation(request: Request, tables: Tables = no_tables) -> Evaluated:
     plan = request.plan
     check_specs(request.systems, request.tests, {"--at": plan.at_system, "--baseline": plan.baseline})
     subwords = Subwords.of(request.systems, plan.at_system)
+    if plan.tokenised and not subwords.is_split_text:
+        raise UserError("--tokenised: these systems do not write tokenised text ('@@ ' data); leave it out")
     test_sets = [subwords.read_test_set(spec) for spec in request.tests]
     outputs = [subwords.align(output) for spec in request.systems for output in _outputs_of(spec, test_sets, request)]
     results = evaluate(outputs, test_sets, plan)

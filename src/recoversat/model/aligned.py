@@ -33,10 +33,15 @@ class Linear(nn.Linear):
         return F.linear(pad_last(x), weight, F.pad(self.bias, (0, extra)))[..., : self.out_features]
 
 
+def pad_heads(x: Tensor) -> Tensor:
+    """Give heads the size that `attention` works with, for keys and values that are used more than once."""
+    return pad_last(x) if x.is_cuda else x
+
+
 def attention(query: Tensor, key: Tensor, value: Tensor, allowed: Tensor, dropout: float) -> Tensor:
     """Mix values by attention: (B, H, N, E) from keys (B, H, M, E); `allowed` is (B, 1, N or 1, M)."""
     size = query.shape[-1]
     if query.is_cuda and size % 8:
-        query, key, value = pad_last(query), pad_last(key), pad_last(value)
+        query, key, value = pad_last(query), pad_last(key), pad_last(value)  # nothing to do where they are padded
     mixed = F.scaled_dot_product_attention(query, key, value, attn_mask=allowed, dropout_p=dropout, scale=size**-0.5)
     return mixed[..., :size]

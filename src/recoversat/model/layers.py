@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from recoversat.config import ModelConfig
-from recoversat.model.aligned import Linear
+from recoversat.model.aligned import Linear, pad_heads
 from recoversat.model.attention import CrossAttention, SelfAttention
 
 
@@ -46,7 +46,7 @@ class EncoderLayer(nn.Module):
 class LayerCache:
     """Keys and values of one decoder layer: of the source, and of the rows written so far."""
 
-    memory_key: Tensor  # (B, H, S, E)
+    memory_key: Tensor  # (B, H, S, E), with E padded as `attention` likes it
     memory_value: Tensor
     key: Tensor  # (B, H, M, E)
     value: Tensor
@@ -57,14 +57,15 @@ class LayerCache:
         while end > self.key.shape[2]:
             self.key = torch.cat([self.key, torch.zeros_like(self.key)], dim=2)
             self.value = torch.cat([self.value, torch.zeros_like(self.value)], dim=2)
-        self.key[:, :, at:end] = key
-        self.value[:, :, at:end] = value
+        self.key[:, :, at:end, : key.shape[3]] = key
+        self.value[:, :, at:end, : key.shape[3]] = value
         return self.key[:, :, :end], self.value[:, :, :end]
 
-    def keep(self, which: Tensor) -> None:
+    def keep(self, which: Tensor, same_sources: bool = False) -> None:
         """Keep only these members of the batch, in this order (beams may name one twice)."""
-        self.memory_key, self.memory_value = self.memory_key[which], self.memory_value[which]
         self.key, self.value = self.key[which], self.value[which]
+        if not same_sources:
+            self.memory_key, self.memory_value = self.memory_key[which], self.memory_value[which]
 
 
 class DecoderLayer(nn.Module):
@@ -88,7 +89,7 @@ class DecoderLayer(nn.Module):
 
     def start_cache(self, memory: Tensor, room: int) -> LayerCache:
         """Project the source once and make room for the first rows."""
-        memory_key, memory_value = self.cross_attention.project_memory(memory)
+        memory_key, memory_value = map(pad_heads, self.cross_attention.project_memory(memory))
         shape = (*memory_key.shape[:2], room, memory_key.shape[3])
         return LayerCache(memory_key, memory_value, memory_key.new_zeros(shape), memory_key.new_zeros(shape))
 

@@ -57,11 +57,13 @@ class DecoderCache:
     real: Tensor  # (B, M) which cached rows exist: those of segments that had not ended
     step: int = 0
 
-    def keep(self, which: Tensor) -> None:
-        """Keep only these members of the batch, in this order."""
+    def keep(self, which: Tensor, same_sources: bool = False) -> None:
+        """Keep only these members of the batch, in this order; beams of a sentence share its source."""
         for layer in self.layers:
-            layer.keep(which)
-        self.memory_allowed, self.real = self.memory_allowed[which], self.real[which]
+            layer.keep(which, same_sources)
+        self.real = self.real[which]
+        if not same_sources:
+            self.memory_allowed = self.memory_allowed[which]
 
 
 class Transformer(nn.Module):

@@ -12,7 +12,7 @@ from recoversat.errors import UserError
 from recoversat.serve.batching import ClosedError, QueueFullError
 from recoversat.serve.languages import Detected, language_name
 from recoversat.serve.messages import TranslateRequest
-from recoversat.serve.refusals import RefusalError, too_much, unsupported
+from recoversat.serve.refusals import RefusalError, client_left, shutting_down, too_busy, too_much, unsupported
 from recoversat.serve.service import Service
 from recoversat.serve.translating import ForcedToken, Manner, Outcome, Task
 from recoversat.translator import Segment, Translation
@@ -95,7 +95,7 @@ async def translate_all(service: Service, request: Request, wanted: TranslateReq
         await _all_done(futures, request, service.settings.timeout)
         return [future.result() for future in futures]
     except QueueFullError as full:
-        raise RefusalError(503, "Too busy: try again later", retry_after=full.retry_after) from None
+        raise too_busy(full.retry_after) from None
     except ClosedError:
         raise shutting_down() from None
     except UserError as error:
@@ -114,7 +114,7 @@ async def _all_done(futures: "list[asyncio.Future[Outcome]]", request: Request, 
         if everything.done():
             return
         if left.done():
-            raise RefusalError(499, "The client has left")
+            raise client_left()
         raise RefusalError(503, f"Timed out after {timeout:g} seconds: try again later", retry_after=1)
     finally:
         left.cancel()
@@ -124,11 +124,6 @@ async def _all_done(futures: "list[asyncio.Future[Outcome]]", request: Request, 
 async def _client_leaves(request: Request) -> None:
     while (await request.receive())["type"] != "http.disconnect":
         pass
-
-
-def shutting_down() -> RefusalError:
-    """Say that no new work is taken."""
-    return RefusalError(503, "The server is shutting down", retry_after=1)
 
 
 def answer(wanted: TranslateRequest, planned: Plan, outcomes: Sequence[Outcome]) -> dict[str, Any]:

@@ -55,7 +55,7 @@ def _add_translation(app: FastAPI, service: Service) -> None:
         summary="Translate a text or a list of texts",
     )
     async def translate(request: Request) -> Response:
-        fields = await read_fields(request, body_limit)
+        fields = await read_fields(request, body_limit, service.settings.timeout)
         service.admit(_api_key(request, fields), _address(request))
         wanted = parse_translate(fields)
         planned = plan(service, wanted)
@@ -74,7 +74,7 @@ def _add_translation(app: FastAPI, service: Service) -> None:
         summary="Detect the language of a text",
     )
     async def detect(request: Request) -> Response:
-        fields = await read_fields(request, body_limit)
+        fields = await read_fields(request, body_limit, service.settings.timeout)
         service.admit(_api_key(request, fields), _address(request))
         wanted = parse_detect(fields)
         check_size(service, wanted.texts)

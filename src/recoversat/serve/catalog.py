@@ -114,7 +114,7 @@ def load_model(where: ModelSource, device: str) -> ServedModel:
     from recoversat.translator import Translator
 
     translator = Translator(where.folder, device=device)
-    return serve_model(where.source, where.target, translator, translator.engine.max_segments)
+    return serve_model(where.source, where.target, translator, translator.config.model.max_segments)
 
 
 class Catalog:

@@ -7,8 +7,7 @@ import traceback
 from starlette.responses import JSONResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from recoversat.serve.answering import shutting_down
-from recoversat.serve.refusals import RefusalError
+from recoversat.serve.refusals import RefusalError, shutting_down, too_busy
 from recoversat.serve.service import Service
 
 log = logging.getLogger("recoversat.serve")
@@ -36,6 +35,7 @@ class Gate:
 
     def __init__(self, app: ASGIApp, service: Service) -> None:
         self._app, self._service = app, service
+        self._running, self._most = 0, 2 * service.settings.queue_size
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request and account for it."""
@@ -54,12 +54,14 @@ class Gate:
 
         metrics = self._service.metrics
         metrics.running.inc()
+        self._running += 1
         try:
             await self._answer(scope, receive, send_on)
         finally:
             seconds = time.perf_counter() - start
             path = scope["path"] if scope["path"] in PATHS else "other"
             metrics.running.dec()
+            self._running -= 1
             metrics.requests.labels(path, str(status)).inc()
             metrics.latency.labels(path).observe(seconds)
             # Neither the query string nor the path of the unknown: people's text may stand in both.
@@ -70,6 +72,8 @@ class Gate:
             await Response(status_code=204)(scope, receive, send)
         elif self._service.draining:
             await refused(shutting_down())(scope, receive, send)
+        elif self._running > self._most:  # before the body is read: a crowd must not fill the memory
+            await refused(too_busy(1))(scope, receive, send)
         else:
             try:
                 await self._app(scope, receive, send)

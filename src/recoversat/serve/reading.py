@@ -1,5 +1,6 @@
 """Read requests from JSON, a form or the query string, in bounded memory, and check them."""
 
+import asyncio
 import json
 from typing import Any, TypeVar
 
@@ -7,9 +8,10 @@ from fastapi import Request
 from pydantic import BaseModel, ValidationError
 from starlette.datastructures import FormData, QueryParams
 from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
 
 from recoversat.serve.messages import DetectRequest, TranslateRequest
-from recoversat.serve.refusals import RefusalError, missing, too_much
+from recoversat.serve.refusals import RefusalError, client_left, missing, too_much
 
 M = TypeVar("M", bound=BaseModel)
 
@@ -18,9 +20,15 @@ _FORM_TYPES = ("application/x-www-form-urlencoded", "multipart/form-data")
 _MAX_FIELDS = 1000
 
 
-async def read_fields(request: Request, limit: int) -> dict[str, Any]:
-    """Read the fields of a request, wherever they are; nothing larger than `limit` bytes is read."""
-    body = await _read_body(request, limit)
+async def read_fields(request: Request, limit: int, timeout: float) -> dict[str, Any]:
+    """Read the fields of a request, wherever they are, but at most `limit` bytes within `timeout` seconds."""
+    try:
+        async with asyncio.timeout(timeout):
+            body = await _read_body(request, limit)
+    except TimeoutError:
+        raise RefusalError(400, f"Invalid request: not received within {timeout:g} seconds") from None
+    except ClientDisconnect:
+        raise client_left() from None
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind == "application/json" or kind.endswith("+json"):
         return _json_fields(body)

@@ -22,3 +22,18 @@ def too_much(size: int, limit: int) -> RefusalError:
 def unsupported(language: str) -> RefusalError:
     """Say that a language is not on offer."""
     return RefusalError(400, f"{language} is not supported")
+
+
+def client_left() -> RefusalError:
+    """Note that nobody waits for the answer any more (nginx's code for it: it is only ever seen in the log)."""
+    return RefusalError(499, "The client has left")
+
+
+def too_busy(retry_after: int) -> RefusalError:
+    """Say that there is no room for more work."""
+    return RefusalError(503, "Too busy: try again later", retry_after)
+
+
+def shutting_down() -> RefusalError:
+    """Say that no new work is taken."""
+    return RefusalError(503, "The server is shutting down", retry_after=1)

@@ -88,7 +88,9 @@ class Supervisor:
                 return
             raise UserError(news)
         place.ready, place.failures = True, 0
-        if not self.started and all(p.ready for p in self.places):
+        if self.started:
+            log.info("worker %s is ready", place.process and place.process.pid)
+        elif all(p.ready for p in self.places):
             self.started = True
             host, port = self.sock.getsockname()[:2]
             log.info("recoversat serves http://%s:%d with %d worker(s)", host, port, len(self.places))

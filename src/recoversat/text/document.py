@@ -131,13 +131,14 @@ def _parse(text: str, language: str, format: Literal["text", "html"]) -> list[st
         if isinstance(block, str):
             parsed.append(block)
             continue
-        position = 0
+        position = done_tags = 0
         for start, end in sentence_spans(block.text, language, keep=_keep(block.text)):
-            sentence = _Sentence(block, *block.runs(start, end))
+            tags = block.tags_of(start, end)
+            sentence = _Sentence(block, *block.runs(start, end, tags))
             if has_words(sentence.whole):
-                parsed += [block.source(position, start), sentence]
-                position = end
-        parsed.append(block.source(position, len(block.text)))
+                parsed += [block.source(position, start, slice(done_tags, tags.start)), sentence]
+                position, done_tags = end, tags.stop
+        parsed.append(block.source(position, len(block.text), slice(done_tags, len(block.tags))))
     return parsed
 
 

@@ -59,10 +59,10 @@ class Block:
     slots: Mapping[int, str] = field(default_factory=dict)
     markup: bool = False
 
-    def source(self, start: int, end: int) -> str:
-        """Give the source from `start` to `end`, with the tags in it and at both its ends."""
+    def source(self, start: int, end: int, tags: slice) -> str:
+        """Give the source of the text from `start` to `end` with these of the tags."""
         out, position = [], start
-        for offset, tag in self._tags_between(start, end):
+        for offset, tag in self.tags[tags]:
             out += [*self.raw[position:offset], tag]
             position = offset
         return "".join(out) + "".join(self.raw[position:end])
@@ -71,18 +71,43 @@ class Block:
         """Write translated text as this block's format needs it."""
         return html.escape(text, quote=False).translate(self.slots) if self.markup else text
 
-    def runs(self, start: int, end: int) -> tuple[list[str], list[str]]:
-        """Cut the text of a sentence at the tags strictly inside it: n + 1 runs of text and n of tags.
+    def tags_of(self, start: int, end: int) -> slice:
+        """Find the tags of a sentence: those strictly inside it, and at its ends those that make these pairs.
+
+        >>> block = next(b for b in blocks_of_html("<i>My <b>end</b></i>") if isinstance(b, Block))
+        >>> block.tags[block.tags_of(0, 6)]
+        [(3, '<b>'), (6, '</b>')]
+        """
+        first = bisect_right(self.tags, start, key=itemgetter(0))
+        last = bisect_left(self.tags, end, key=itemgetter(0))
+        opened: list[str] = []
+        unopened: list[str] = []
+        for slash, name in (_slash_and_name(tag) for _, tag in self.tags[first:last]):
+            if slash and opened and opened[-1] == name:
+                opened.pop()
+            elif name and name not in _VOID:
+                (unopened if slash else opened).append(name)
+        while opened and self._tag_at(last, end) == ("/", opened[-1]):
+            opened.pop()
+            last += 1
+        for name in unopened:
+            if self._tag_at(first - 1, start) != ("", name):
+                break
+            first -= 1
+        return slice(first, last)
+
+    def runs(self, start: int, end: int, tags: slice) -> tuple[list[str], list[str]]:
+        """Cut the text of a sentence at its tags: n + 1 runs of text and n of tags.
 
         >>> block = next(b for b in blocks_of_html("Hi <b>big</b> one") if isinstance(b, Block))
-        >>> block.runs(0, 10)
+        >>> block.runs(0, 10, slice(0, 2))
         (['Hi ', 'big', ' one'], ['<b>', '</b>'])
         """
         texts: list[str] = []
         marks: list[str] = []
         position = start
-        for offset, tag in self._tags_between(start + 1, end - 1):
-            if offset == position:
+        for offset, tag in self.tags[tags]:
+            if marks and offset == position:
                 marks[-1] += tag
                 continue
             texts.append(self._line(position, offset))
@@ -90,9 +115,9 @@ class Block:
             position = offset
         return [*texts, self._line(position, end)], marks
 
-    def _tags_between(self, first: int, last: int) -> Sequence[tuple[int, str]]:
-        start = bisect_left(self.tags, first, key=itemgetter(0))
-        return self.tags[start : bisect_right(self.tags, last, key=itemgetter(0))]
+    def _tag_at(self, index: int, offset: int) -> tuple[str, str] | None:
+        in_place = 0 <= index < len(self.tags) and self.tags[index][0] == offset
+        return _slash_and_name(self.tags[index][1]) if in_place else None
 
     def _line(self, start: int, end: int) -> str:
         return re.sub(" +", " ", self.text[start:end]) if self.markup else self.text[start:end]
@@ -223,6 +248,12 @@ def _element_end(source: str, position: int, name: str) -> int:
             if depth == 0:
                 return match.end()
     return len(source)
+
+
+def _slash_and_name(tag: str) -> tuple[str, str]:
+    """Tell "/" from "" and the name of the element; both are empty for a comment."""
+    match = _TOKEN.match(tag)
+    return (match["slash"] or "", (match["name"] or "").lower()) if match else ("", "")
 
 
 def _is_pair(opening: str, closing: str) -> bool:

@@ -23,7 +23,7 @@ _CLAUSE_END = re.compile(r"(?<=[,;:!?…)\]])\s+|\s+(?=[–—(\[])|(?<=[，、�
 _SPACE = re.compile(r"\s+")
 
 
-def sentence_spans(text: str, language: str, *, keep: Sequence[Range] = (), lines: bool = True) -> list[Range]:
+def sentence_spans(text: str, language: str, *, keep: Sequence[Range] = ()) -> list[Range]:
     r"""Find the sentences of `text`; between them, before and after there is only white space.
 
     A line break or a tab always ends a sentence; nothing ever ends one inside a `keep` span,

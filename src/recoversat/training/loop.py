@@ -122,7 +122,7 @@ class _Trainer:
             weight_decay=config.train.weight_decay, fused=on_gpu,
         )  # fmt: skip
         self.bf16 = config.train.precision == "bf16" or (config.train.precision == "auto" and on_gpu)
-        compiled = on_gpu if config.train.compile == "auto" else config.train.compile
+        compiled = on_gpu and config.train.steps >= 5000 if config.train.compile == "auto" else config.train.compile
         if compiled:  # layer by layer: all layers of a kind share one compiled function
             for layer in [*self.model.encoder.layers, *self.model.decoder.layers]:
                 layer.compile()

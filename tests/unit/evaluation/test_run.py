@@ -170,6 +170,14 @@ def test_rep_and_mis_without_any_tokenizer_are_refused(folder):
         run_evaluation(request(folder, "o=out.de", at_system="o"))
 
 
+def test_tokenised_bleu_needs_tokenised_text_and_says_so_before_translating(folder, engine):
+    evaluated = run_evaluation(request(folder, "m=model", tokenised=True))
+    assert evaluated.results[0].quality.tokenised_bleu.value > 0
+    (folder / "out.de").write_text("a\n\nb\nc\n")
+    with pytest.raises(UserError, match="--tokenised: these systems do not write tokenised text"):
+        run_evaluation(request(folder, "o=out.de", tokenised=True))
+
+
 def test_no_plots_without_matplotlib(folder, monkeypatch, capsys):
     (folder / "out.de").write_text("a\n\nb\nc\n")
     monkeypatch.setattr(run, "find_spec", lambda name: None)

@@ -81,6 +81,54 @@ def test_a_request_past_its_deadline_is_given_up_and_never_translated(make_clien
     assert client.translator.batches == [["men"], ["women"]]  # type: ignore[attr-defined]
 
 
+def call(client: TestClient, *messages: dict[str, Any]) -> int:
+    """Call the app itself with these messages from a client, the last one again and again; return its status."""
+    scope = {"type": "http", "method": "POST", "path": "/translate", "raw_path": b"/translate", "query_string": b"",
+             "headers": [(b"content-type", b"application/json")], "client": ("10.0.0.1", 1)}  # fmt: skip
+    incoming, statuses = list(messages), []
+
+    async def receive() -> dict[str, Any]:
+        if len(incoming) == 1 and incoming[0]["type"] == "http.request":
+            await asyncio.sleep(60)
+        return incoming.pop(0) if len(incoming) > 1 else incoming[0]
+
+    async def send(message: dict[str, Any]) -> None:
+        statuses.append(message.get("status"))
+
+    asyncio.run(client.app(scope, receive, send))  # type: ignore[arg-type]
+    return int(statuses[0])
+
+
+def test_nobody_translates_for_a_client_that_has_left(client: TestClient) -> None:
+    body = b'{"q": "cats", "source": "en", "target": "de"}'
+    with ThreadPoolExecutor(8) as pool:
+        occupied(client, pool)
+        asked, left = {"type": "http.request", "body": body, "more_body": False}, {"type": "http.disconnect"}
+        assert call(client, asked, left) == 499
+        assert call(client, {"type": "http.request", "body": body[:9], "more_body": True}, left) == 499
+        client.translator.gate.set()  # type: ignore[attr-defined]
+    ask(client, "women")
+    assert client.translator.batches == [["men"], ["women"]]  # type: ignore[attr-defined]
+
+
+def test_a_body_that_never_ends_is_given_up(make_client: MakeClient) -> None:
+    client = make_client(timeout=0.1)
+    first = {"type": "http.request", "body": b"{", "more_body": True}
+    assert call(client, first, {"type": "http.request", "body": b"", "more_body": True}) == 400
+
+
+def test_a_crowd_is_refused_before_its_texts_are_read(make_client: MakeClient) -> None:
+    client = make_client(queue_size=1)
+    with ThreadPoolExecutor(8) as pool:
+        first = occupied(client, pool)
+        second = pool.submit(ask, client, "cats")
+        until(client, 1)
+        body_never_read = {"type": "http.request", "body": b"", "more_body": True}
+        assert call(client, body_never_read) == 503
+        client.translator.gate.set()  # type: ignore[attr-defined]
+        assert [answer.result().status_code for answer in (first, second)] == [200, 200]
+
+
 def test_while_shutting_down_running_requests_finish_and_new_ones_are_refused(client: TestClient) -> None:
     with ThreadPoolExecutor(8) as pool:
         first = occupied(client, pool)

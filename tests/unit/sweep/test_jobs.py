@@ -52,6 +52,14 @@ def test_a_failing_job_is_reported_with_its_last_words_and_stops_nobody(tmp_path
     assert bad.log.read_text().startswith("from an earlier attempt\n")  # logs are added to
 
 
+def test_a_job_is_out_of_the_terminals_reach_and_keeps_the_folder_claimed(tmp_path, held):
+    """Its own process group hears no Ctrl-C but ours; the open file is what holds the lock."""
+    code = f"import os; print(os.getpgrp() == os.getpid(), os.fstat({held}).st_ino)"
+    asked = job(tmp_path, "a", code)
+    assert run_jobs([asked], 1, lambda line: None, held) == {}
+    assert asked.log.read_text() == f"True {(tmp_path / 'sweep' / '.lock').stat().st_ino}\n"
+
+
 def test_an_interruption_reaches_each_job_once_and_starts_no_more(tmp_path, held):
     """The second job asks us to stop, as a person would, once both can hear it."""
     saving = """

@@ -118,6 +118,9 @@ def test_html(html: str, expected: str) -> None:
 GERMAN = {
     "Hello big world.": "Hallo, große Welt.",
     "Hello": "Hallo",
+    "My world": "Meine Welt",
+    "My": "Mein",
+    "world": "Welt",
     "big": "große",
     "world.": "Welt.",
     "Click here to win.": "Zum Gewinnen hier klicken.",
@@ -134,6 +137,8 @@ def test_tags_are_set_into_the_whole_translation_or_the_runs_are_translated() ->
     placed = translate_document("<p>Hello <b>big</b> world.</p>", translate, language="en", format="html")
     assert placed.text == "<p>Hallo, <b>große</b> Welt.</p>"
     assert placed.in_pieces == ()
+    at_the_end = translate_document("<i>My <b>world</b></i>", translate, language="en", format="html")
+    assert at_the_end.text == "<i>Meine <b>Welt</b></i>"
     runs = translate_document("Click <a href='#'>here</a> to win.", translate, language="en", format="html")
     assert runs.text == "Klick <a href='#'>hierher</a> gewinnen."
     assert runs.in_pieces == ("Click here to win.",)

@@ -11,7 +11,9 @@ from recoversat.text.markup import Block, are_pairs, blocks_of_html, place_tags
 
 
 def source_of(blocks: list[str | Block]) -> str:
-    return "".join(block if isinstance(block, str) else block.source(0, len(block.text)) for block in blocks)
+    return "".join(
+        block if isinstance(block, str) else block.source(0, len(block.text), slice(None)) for block in blocks
+    )
 
 
 def texts_of(html: str) -> list[str]:
@@ -91,11 +93,32 @@ def test_the_runs_and_marks_of_a_sentence_and_the_gaps_around_it_are_the_block(s
     for block in blocks_of_html(source):
         if isinstance(block, Block) and len(block.text) > 2:
             end = len(block.text)
-            texts, marks = block.runs(1, end - 1)
-            assert all(texts)
+            tags = block.tags_of(1, end - 1)
+            texts, marks = block.runs(1, end - 1, tags)
+            assert all(texts[1:-1])
             inside = "".join(block.written(text) + mark for text, mark in zip(texts, [*marks, ""], strict=True))
-            rebuilt = block.source(0, 1) + inside + block.source(end - 1, end)
-            assert squeezed(rebuilt) == squeezed(block.source(0, end))
+            before = block.source(0, 1, slice(0, tags.start))
+            after = block.source(end - 1, end, slice(tags.stop, None))
+            assert squeezed(before + inside + after) == squeezed(block.source(0, end, slice(None)))
+
+
+@pytest.mark.parametrize(
+    ("html", "tags"),
+    [
+        ("<p>one <b>two</b></p>", ["<b>", "</b>"]),
+        ("<b>one</b> two", ["<b>", "</b>"]),
+        ("<a><b>one</b> two</a>", ["<b>", "</b>"]),
+        ("<a><b>one</b></a> two", ["<a>", "<b>", "</b>", "</a>"]),
+        ("one <a><b>two</b></a>", ["<a>", "<b>", "</b>", "</a>"]),
+        ("<b>one two</b>", []),
+        ("<i>one</b> two", ["</b>"]),
+        ("one <b>two</i>", ["<b>"]),
+        ("<img>one <img>two<img>", ["<img>"]),
+    ],
+)
+def test_a_sentence_has_the_tags_inside_it_and_their_partners_at_its_ends(html: str, tags: list[str]) -> None:
+    (block,) = [block for block in blocks_of_html(html) if isinstance(block, Block)]
+    assert [tag for _, tag in block.tags[block.tags_of(0, len(block.text))]] == tags
 
 
 @pytest.mark.parametrize(

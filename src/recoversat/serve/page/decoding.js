@@ -161,6 +161,6 @@ function figures(sentence, details, sentences) {
   steps.textContent = String(sentence.steps);
   const milliseconds = document.createElement("b");
   milliseconds.textContent = details.milliseconds.toFixed(details.milliseconds < 10 ? 1 : 0);
-  const rest = sentences > 1 ? ` ms for all ${sentences} sentences` : " ms";
+  const rest = sentences > 1 ? " ms in all" : " ms";
   return [steps, " steps, ", milliseconds, rest];
 }

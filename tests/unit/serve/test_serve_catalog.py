@@ -1,0 +1,65 @@
+"""Which model translates which pair, and what is known of the languages."""
+
+from pathlib import Path
+
+import pytest
+from fake_translator import FakeTranslator, fake_model
+
+from recoversat.errors import UserError
+from recoversat.model_folder import write_description
+from recoversat.serve.catalog import Catalog, ModelSource, builtin_models, model_sources, parse_model
+from recoversat.serve.languages import LanguageDetector, language_name
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    fake = FakeTranslator("en", "de")
+    write_description(tmp_path, fake.config, fake.tokenizer, {})
+    return tmp_path
+
+
+def test_a_model_is_named_with_or_without_its_pair(folder: Path) -> None:
+    assert parse_model(str(folder)) == ModelSource("en", "de", folder)
+    assert parse_model(f"fr-it={folder}") == ModelSource("fr", "it", folder)
+    assert parse_model(f"zh-Hans:pt-BR={folder}") == ModelSource("zh-Hans", "pt-BR", folder)
+    with pytest.raises(UserError, match="write it like en-de=FOLDER"):
+        parse_model(f"zh-Hans-en={folder}")
+    with pytest.raises(UserError, match="no such model folder"):
+        parse_model("en-de=/nowhere")
+
+
+def test_without_models_the_built_in_ones_are_served() -> None:
+    assert builtin_models() == []
+    with pytest.raises(UserError, match="add --model en-de=FOLDER"):
+        model_sources([])
+
+
+def test_a_one_step_model_is_refused(tmp_path: Path) -> None:
+    fake = FakeTranslator(k=1)
+    config = fake.config.model_copy(update={"model": fake.config.model.model_copy(update={"kind": "nat"})})
+    write_description(tmp_path, config, fake.tokenizer, {})
+    with pytest.raises(UserError, match="'nat' model cannot be served"):
+        parse_model(str(tmp_path))
+
+
+def test_one_segment_is_left_to_who_has_learnt_it() -> None:
+    student, both, teacher = fake_model(), fake_model(choices=[1, 4]), fake_model(k=1, choices=1)
+    assert Catalog([student]).autoregressive("en", "de") is None
+    assert Catalog([student]).route("en", "de", 1) is student
+    assert Catalog([both]).autoregressive("en", "de") is both
+    assert Catalog([teacher, student]).route("en", "de", 1) is teacher
+    assert Catalog([teacher, student]).route("en", "de", None) is student
+    assert Catalog([teacher]).route("en", "de", None) is teacher
+    assert Catalog([student]).route("de", "en", None) is None
+    with pytest.raises(UserError, match="two models for en-de"):
+        Catalog([student, both])
+
+
+def test_detection_stays_among_the_languages_on_offer() -> None:
+    french = "Le chat dort sur le canapé pendant que la pluie tombe."
+    assert LanguageDetector(["en", "fr", "de"]).rank(french)[0].language == "fr"
+    assert {found.language for found in LanguageDetector(["en", "de"]).rank(french)} == {"en", "de"}
+    assert LanguageDetector(["en", "pt-BR"]).rank("O gato dorme no sofá enquanto chove lá fora.")[0].language == "pt-BR"
+    assert [(f.language, f.confidence) for f in LanguageDetector(["src", "tgt"]).rank("hi")] == [("src", 0), ("tgt", 0)]
+    assert sum(found.confidence for found in LanguageDetector(["en", "de"]).rank("")) == 100
+    assert language_name("pt-BR") == "Portuguese (BR)"
