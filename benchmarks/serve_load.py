@@ -37,14 +37,15 @@ class Tally:
     lost: int = 0  # no answer
     seconds: list[float] = field(default_factory=list)
     wall: float = 0.0
+    batch: float = 0.0  # texts translated together on average
 
-    def row(self, name: str, batch: float) -> str:
+    def row(self, name: str) -> str:
         """Print the figures of a run in one line."""
         ordered = sorted(self.seconds) or [0.0]
         p50, p99 = (1000 * ordered[min(len(ordered) - 1, int(q * len(ordered)))] for q in (0.50, 0.99))
         return (
             f"{name:<22}{len(self.seconds):>9,}{len(self.seconds) / self.wall:>9.1f}{p50:>9.0f}{p99:>9.0f}"
-            f"{batch:>8.1f}{self.lost:>7}{self.crossed:>9}{self.changed:>9}{self.refused:>9}"
+            f"{self.batch:>8.1f}{self.lost:>7}{self.crossed:>9}{self.changed:>9}{self.refused:>9}"
         )
 
 
@@ -106,13 +107,13 @@ class Server:
         pages = [int(Path(f"/proc/{pid}/statm").read_text().split()[1]) for pid in self.workers()]
         return sum(pages) * os.sysconf("SC_PAGE_SIZE")
 
-    def mean_batch(self) -> float:
-        """Ask how many texts were translated together on average."""
+    def batches(self) -> tuple[float, float]:
+        """Ask how many texts were translated, and in how many batches."""
         import urllib.request
 
         with urllib.request.urlopen(f"http://127.0.0.1:{self.port}/metrics", timeout=10) as answer:
             figures = dict(line.rsplit(" ", 1) for line in answer.read().decode().splitlines() if line[0] != "#")
-        return float(figures["recoversat_batch_size_sum"]) / max(1.0, float(figures["recoversat_batch_size_count"]))
+        return float(figures["recoversat_batch_size_sum"]), float(figures["recoversat_batch_size_count"])
 
 
 @contextmanager
@@ -171,8 +172,11 @@ class Load:
                 await self._ask(client, sentence, others)
             client.close()
 
+        before = self.server.batches()
         await asyncio.gather(*(one(me) for me in range(self.clients)))
         self.tally.wall = time.monotonic() - begin
+        texts, batches = (now - then for now, then in zip(self.server.batches(), before, strict=True))
+        self.tally.batch = texts / max(1.0, batches)
         return self.tally
 
     async def _ask(self, client: Client, sentence: str, others: set[str]) -> None:
@@ -211,7 +215,7 @@ def compare(options: argparse.Namespace) -> bool:
     for name, batching in (("each alone", ("--batch-size", "1", "--batch-window", "0")), ("dynamic batching", ())):
         with serving(options.model, "--workers", str(options.workers), *batching) as server:
             tally = asyncio.run(prepare_load(server, options).run())
-            print(tally.row(name, server.mean_batch()), flush=True)
+            print(tally.row(name), flush=True)
             fine = fine and tally.lost == tally.crossed == 0
     return fine
 
@@ -231,7 +235,7 @@ def kill(options: argparse.Namespace) -> bool:
 
         asyncio.run(both())
         print(HEADER)
-        print(load.tally.row("one worker killed", server.mean_batch()))
+        print(load.tally.row("one worker killed"))
         return load.tally.crossed == 0 and load.tally.lost <= options.clients and len(server.workers()) >= 2
 
 

@@ -125,14 +125,23 @@ def translate(
     ] = None,
     lengths: Annotated[int, typer.Option(min=1, help="With --teacher: candidates of different length.")] = 9,
     device: Device = "auto",
+    compute_type: Annotated[str, typer.Option(help="int8 or float32; default: int8 where exported.")] = "default",
+    threads: Annotated[int, typer.Option(min=0, help="Processor cores used; 0 = all.")] = 0,
+    max_memory: Annotated[
+        str | None, typer.Option(help="Of an exported model: bound beside weights, e.g. 500M.", show_default=False)
+    ] = None,
 ) -> None:
     """Translate text line by line: one line out for each line in."""
+    from recoversat.serve.settings import parse_size
     from recoversat.show_files import Inspection, show_lines
     from recoversat.translate_files import translate_lines
     from recoversat.translator import Translator
 
     inspection = Inspection.of(show, trace, force_words, jsonl=jsonl)
-    translator = Translator(model, device=device)
+    translator = Translator(
+        model, device=device, compute_type=compute_type, intra_threads=threads,  # type: ignore[arg-type]
+        max_memory=parse_size(max_memory) if max_memory else None,
+    )  # fmt: skip
     if teacher:
         translator.judged_by(teacher, lengths, device)
     if inspection:
@@ -291,6 +300,30 @@ def average(
     chosen = [c for path in models for c in (checkpoint_folders(path)[-last:] or [path])]
     average_models(chosen, out, replace=force)
     typer.echo(f"averaged {', '.join(path.name for path in chosen)}: {out}", err=True)
+
+
+@app.command(epilog="Example: `recoversat export run exported --corpus corpus`")
+def export(
+    model: Annotated[Path, typer.Argument(help="Model folder or training run.")],
+    out: Annotated[Path, typer.Argument(help="Model folder to write; translates without torch.")],
+    precision: Annotated[
+        list[str] | None, typer.Option(help="int8, fp32; both without any.", show_default=False)
+    ] = None,
+    corpus: Annotated[
+        Path | None, typer.Option(help="Corpus whose validation text shows what int8 costs.", show_default=False)
+    ] = None,
+    valid_src: Annotated[Path | None, typer.Option(help="Instead: validation source.", show_default=False)] = None,
+    valid_tgt: Annotated[Path | None, typer.Option(help="Instead: validation target.", show_default=False)] = None,
+    force: Annotated[bool, typer.Option("--force", help="Replace OUT; keep it whatever the checks say.")] = False,
+) -> None:
+    """Write a model for fast translation on CPUs (ONNX, int8 and fp32), checked against the original."""
+    try:
+        from recoversat import export_folder as exporting
+    except ImportError as error:
+        raise UserError(f"{error.name} is missing: pip install 'recoversat[train]'") from None
+    valid = exporting.validation_text(model, corpus, _optional_pairs(valid_src, valid_tgt, "--valid"))
+    report = exporting.export_folder(model, out, exporting.precisions_of(precision), valid, force=force)
+    typer.echo(report.as_text(), err=True)
 
 
 @app.command(epilog="Example: `recoversat serve --model en-de=run --port 5000 --workers 2`")

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import islice
+from itertools import islice, pairwise
 from pathlib import Path
 from typing import Literal
 
@@ -12,11 +12,12 @@ from recoversat.config import Config
 from recoversat.decoding.beam import beam_search
 from recoversat.decoding.oneshot import Score, Writer, decode_lengths, decode_once
 from recoversat.decoding.segmentwise import Decoded, Forced, decode_segments, max_steps
-from recoversat.engines.engine import Engine, OneShotEngine
+from recoversat.engines.engine import BoundedEngine, Engine, OneShotEngine
+from recoversat.engines.loading import ComputeType, EngineOptions, load_engine
 from recoversat.errors import UserError
 from recoversat.forcing import check_forced, force_words
 from recoversat.model_folder import read_config, resolve_model
-from recoversat.segments import assemble
+from recoversat.segments import assemble, equal_cuts
 from recoversat.text.tokenizer import Tokenizer, load_tokenizer
 from recoversat.vocab import DEL, EOS
 
@@ -62,17 +63,30 @@ class Translation:
 
 
 class Translator:
-    """Translate with a model folder or training run; needs torch only where the folder holds torch weights."""
+    """Translate with a model folder or training run; needs torch only where the folder holds torch weights.
+
+    `compute_type` is "int8" or "float32" ("default": int8 where it was exported), `intra_threads` the processor
+    cores used (0 = all), `max_memory` a bound in bytes on what decoding needs beside the weights.
+    """
 
     engine: Engine | OneShotEngine
     judge: Score | None = None  # length-parallel decoding: a teacher scores the candidates of a one-step model
     n_lengths: int = 9
 
-    def __init__(self, model: str | Path, *, device: str = "auto") -> None:
+    def __init__(
+        self,
+        model: str | Path,
+        *,
+        device: str = "auto",
+        compute_type: ComputeType = "default",
+        intra_threads: int = 0,
+        max_memory: int | None = None,
+    ) -> None:
         folder = resolve_model(Path(model))
         self.config, _ = read_config(folder)
         self.tokenizer = load_tokenizer(folder)
-        self.engine = _load_engine(folder, device)
+        options = EngineOptions(device, compute_type, intra_threads, max_memory)
+        self.engine = load_engine(folder, self.config.model, options)
 
     @classmethod
     def of(cls, engine: Engine | OneShotEngine, tokenizer: Tokenizer, config: Config) -> "Translator":
@@ -111,10 +125,8 @@ class Translator:
             forced = [force_words(force, self.tokenizer, k)] * len(texts)
         sources = self.tokenizer.encode(texts)
         results = [Translation(text, text) for text in texts]
-        full = [i for i, ids in enumerate(sources) if ids and texts[i].strip()]
-        full.sort(key=lambda i: -len(sources[i]))  # alike lengths together; the largest batch comes first
-        for at in range(0, len(full), batch_size):
-            batch = full[at : at + batch_size]
+        lengths = [len(ids) if text.strip() else 0 for ids, text in zip(sources, texts, strict=True)]
+        for batch in self._batches(lengths, k, beam, batch_size):
             batch_forced = [forced[i] for i in batch] if forced else None
             decoded = self._decode([sources[i] for i in batch], k, beam, batch_forced, alternatives)
             for i, result in zip(batch, decoded, strict=True):
@@ -139,12 +151,47 @@ class Translator:
             yield from self.translate(block, segments=segments, batch_size=batch_size, beam=beam)
             done(len(block))
 
+    def translate_file(self, src: str | Path, out: str | Path, *, segments: int | None = None, beam: int = 1) -> None:
+        """Translate a file of any size line by line into another one, which appears whole or not at all."""
+        from recoversat.translate_files import translate_lines
+
+        translate_lines(self, [Path(src)], Path(out), segments=segments, batch_size=32, jsonl=False, beam=beam)
+
+    def score_batch(
+        self, sources: Sequence[str], targets: Sequence[str], *, segments: int = 1, batch_size: int = 32
+    ) -> list[Translation]:
+        """Return given translations with the log-probabilities they have, as if written in K equal segments."""
+        if isinstance(self.engine, OneShotEngine):
+            raise UserError("a one-step model gives no probability to a whole translation; use a teacher")
+        src, tgt, k = self.tokenizer.encode(sources), self.tokenizer.encode(targets), self.segments_for(segments)
+        results = [Translation(*pair) for pair in zip(sources, targets, strict=True)]
+        lengths = [max(len(one), len(other)) if one else 0 for one, other in zip(src, tgt, strict=True)]
+        if not all(lengths):
+            raise UserError(f"pair {lengths.index(0) + 1}: its source is empty; leave empty lines out before scoring")
+        for batch in self._batches(lengths, k, 1, batch_size):
+            n_segments, limits = np.full(len(batch), k), np.array([len(tgt[i]) + 1 for i in batch])
+            stepper = self.engine.start([src[i] for i in batch], n_segments)
+            decoded = decode_segments(stepper, n_segments, limits, [_forced_whole(tgt[i], k) for i in batch])
+            for i, result in zip(batch, decoded, strict=True):
+                results[i] = self._assemble(sources[i], result)
+        return results
+
     def segments_for(self, wanted: int | None) -> int:
         """Return the K that is decoded with: the one wanted, or the model's own."""
         k = wanted if wanted is not None else max(self.config.train.segment_choices)
         if not 1 <= k <= self.engine.max_segments:
             raise UserError(f"--segments {k}: this model writes 1 to {self.engine.max_segments} segments")
         return k
+
+    def _batches(self, lengths: Sequence[int], k: int, beam: int, batch_size: int) -> Iterator[list[int]]:
+        """Group texts of like length, the largest batch first; an engine whose memory is bounded gets smaller ones."""
+        order = sorted((i for i, length in enumerate(lengths) if length), key=lambda i: -lengths[i])
+        while order:
+            size, longest = batch_size, lengths[order[0]]
+            if isinstance(self.engine, BoundedEngine) and (most := self.engine.largest_batch(longest, k)) is not None:
+                size = min(batch_size, max(1, most // beam))  # each hypothesis takes the place of a sentence
+            yield order[:size]
+            order = order[size:]
 
     def _decode(
         self, sources: list[list[int]], k: int, beam: int, forced: list[Forced] | None, alternatives: int
@@ -193,11 +240,8 @@ class Translator:
         )
 
 
-def _load_engine(folder: Path, device: str) -> Engine | OneShotEngine:
-    try:
-        from recoversat.engines.torch_engine import load_torch_engine
-    except ImportError:
-        raise UserError(
-            f"{folder} holds torch weights: pip install 'recoversat[train]', or export it to ONNX"
-        ) from None
-    return load_torch_engine(folder, device)
+def _forced_whole(target: Sequence[int], k: int) -> Forced:
+    """Force every token of a translation that is cut into K equal segments, and their ends."""
+    cuts = [0, *equal_cuts(np.array([len(target)]), np.array([k]), k)[0].tolist()]
+    segments = [[*target[start:end], EOS] for start, end in pairwise(cuts)]
+    return {(i, j): token for i, segment in enumerate(segments) for j, token in enumerate(segment)}

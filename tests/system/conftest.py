@@ -62,7 +62,7 @@ def toy(tmp_path_factory: pytest.TempPathFactory, recoversat: Run) -> Path:
     return folder
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def one_thread() -> dict[str, str]:
     """An environment in which sums are added in one order."""
     return os.environ | {"OMP_NUM_THREADS": "1"}

@@ -25,9 +25,7 @@ def system(name: str, toy: TestSet, k: int, wrong: int) -> SystemOutput:
     """Make a system that gets the first `wrong` words of every sentence wrong."""
     lines = [" ".join(["house"] * wrong + line.split()[wrong:]) for line in toy.references]
     tokens = [[5 + len(word) for word in line.split()] for line in lines]
-    segments = [
-        [SegmentStat(len(ids) // k + i % 2, "del" if i == 3 else "eos") for i in range(k)] for ids in tokens
-    ]
+    segments = [[SegmentStat(len(ids) // k + i % 2, "del" if i == 3 else "eos") for i in range(k)] for ids in tokens]
     scores = [-wrong / len(ids) for ids in tokens]
     settings = {"version": "0.1.0", "data": "0badcafe", "engine": "torch", "precision": "fp32", "batch": 1}
     return SystemOutput(name, toy.name, lines, tokens, None, segments, scores, k, 120 / k, settings=settings)
@@ -122,9 +120,7 @@ def test_the_page_itself_forbids_requests(browser: Browser, report: Path, tmp_pa
     """Smuggle an image in: the check above must be able to fail, and the policy must stop the request."""
     smuggled = tmp_path / "smuggled.html"
     text = report.read_text(encoding="utf-8")
-    smuggled.write_text(
-        text.replace("<main>", '<main><img src="http://127.0.0.1:9/x.png">'), encoding="utf-8"
-    )
+    smuggled.write_text(text.replace("<main>", '<main><img src="http://127.0.0.1:9/x.png">'), encoding="utf-8")
     opened = browser.new_page()
     complaints: list[str] = []
     opened.on("console", lambda message: complaints.append(message.text))
@@ -147,7 +143,5 @@ def contrast(one: tuple[float, ...], other: tuple[float, ...]) -> float:
 
 
 def luminance(channels: tuple[float, ...]) -> float:
-    linear = [
-        c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in (v / 255 for v in channels)
-    ]
+    linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in (v / 255 for v in channels)]
     return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]

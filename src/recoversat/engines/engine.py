@@ -22,6 +22,14 @@ class Engine(Protocol):
 
 
 @runtime_checkable
+class BoundedEngine(Protocol):
+    """An engine whose memory may be bounded, and which then says how much it can take at a time."""
+
+    def largest_batch(self, source_length: int, n_segments: int) -> int | None:
+        """Return how many sentences of this length may be started at once; None = any number."""
+
+
+@runtime_checkable
 class OneShotEngine(Protocol):
     """A loaded one-step model, which is written in one go instead of step by step."""
 

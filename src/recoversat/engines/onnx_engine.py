@@ -3,6 +3,7 @@
 B sentences, S source, K segments, L decoder layers, H heads, E = D / H, D model, P padded vocabulary.
 """
 
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,7 @@ from recoversat.vocab import BOS, DEL, EOS, NEVER_EMITTED
 _ROWS = 160
 _SOURCE_TOKENS = 512
 _FLOAT = 4  # bytes
+_BLOCK = 128  # the graph's vocabulary is padded to whole blocks (see onnx_weights, which needs onnx)
 
 
 class OnnxEngine:
@@ -36,13 +38,13 @@ class OnnxEngine:
 
     def __init__(self, folder: Path, config: ModelConfig, threads: int = 1, max_memory: int | None = None) -> None:
         self._config, self._max_memory = config, max_memory
+        self._precision, self._threads = folder.name, threads
         exact, arena = saturates(folder), max_memory is None
         self._encoder = _session(folder / "encoder.onnx", threads, exact, arena)
         self._step = _session(folder / "step.onnx", threads, exact, arena)
-        size = next(value.shape[0] for value in self._step.get_inputs() if value.name == "bias")
-        assert config.vocab_size is not None
+        size = _vocabulary_places(self._step, config, folder)
         self._bias: Floats = np.zeros(size, dtype=np.float32)
-        self._bias[[*NEVER_EMITTED, *range(config.vocab_size, size)]] = -np.inf
+        self._bias[[*NEVER_EMITTED, *range(config.vocab_size or size, size)]] = -np.inf
         self._single_bias = self._bias.copy()
         self._single_bias[DEL] = -np.inf  # one segment has nothing to delete
         self._positions = Positions(config.d_model)
@@ -52,6 +54,11 @@ class OnnxEngine:
     @property
     def max_segments(self) -> int:
         return self._config.max_segments
+
+    @property
+    def description(self) -> dict[str, str | int]:
+        """Name engine, precision, device and threads, for the signature of a result."""
+        return {"engine": "onnx", "precision": self._precision, "device": "cpu", "threads": self._threads}
 
     def start(self, sources: Sequence[Sequence[int]], n_segments: Ints) -> Stepper:
         """Encode the sources and project them for every decoder layer."""
@@ -120,6 +127,29 @@ def saturates(folder: Path) -> bool:
     return bool((sums != 64 * 255 * 127).any())
 
 
+def usable_cores() -> int:
+    """Count the cores this process may use; OMP_NUM_THREADS bounds them, as it does for everybody else."""
+    asked = os.environ.get("OMP_NUM_THREADS", "")
+    if asked.isdecimal() and int(asked):
+        return int(asked)
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def _vocabulary_places(step: Any, config: ModelConfig, folder: Path) -> int:
+    """Return the padded size of the vocabulary; refuse a graph that belongs to another config.json."""
+    shapes = {value.name: value.shape for value in step.get_inputs()}
+    size = int(shapes["bias"][0]) if "bias" in shapes else 0
+    layers = sum(name.startswith("memory_key_") for name in shapes)
+    found = [layers, *shapes.get("position", [0])[-1:], *shapes.get("places", [0, 0])[-2:-1]]
+    wanted = [config.decoder_layers, config.d_model, config.n_heads]
+    for what, one, other in zip(("decoder_layers", "d_model", "n_heads"), found, wanted, strict=True):
+        if one != other:
+            raise UserError(f"{folder}: the graph of another model ({what} is {one}, config.json says {other})")
+    if config.vocab_size is None or not 0 <= size - config.vocab_size < _BLOCK:
+        raise UserError(f"{folder}: the graph of another model ({size} tokens, config.json says {config.vocab_size})")
+    return size
+
+
 def _session(path: Path, threads: int, exact: bool, arena: bool) -> Any:
     if not path.is_file():
         raise UserError(f"{path.parent}: not an exported model ({path.name} is missing); run 'recoversat export'")
@@ -133,6 +163,9 @@ def _session(path: Path, threads: int, exact: bool, arena: bool) -> Any:
     if exact:  # unsigned weights: half as fast, but they do not overflow
         options.add_session_config_entry("session.x64quantprecision", "1")
     unwanted = ["SkipLayerNormFusion", "DynamicQuantizeMatMulFusion"]  # slower than what they replace
-    return onnxruntime.InferenceSession(
-        str(path), options, providers=["CPUExecutionProvider"], disabled_optimizers=unwanted
-    )
+    try:
+        return onnxruntime.InferenceSession(
+            str(path), options, providers=["CPUExecutionProvider"], disabled_optimizers=unwanted
+        )
+    except Exception as error:  # the errors of ONNX Runtime have no base class of their own
+        raise UserError(f"{path}: damaged, or of another version ({str(error).splitlines()[0]})") from None

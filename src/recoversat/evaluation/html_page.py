@@ -46,9 +46,7 @@ dd { margin: 0; color: var(--soft); overflow-wrap: anywhere;
 """
 
 
-def html_page(
-    title: str, tables: Sequence[Table], plots: Sequence[Plot], signatures: Sequence[tuple[str, str]]
-) -> str:
+def html_page(title: str, tables: Sequence[Table], plots: Sequence[Plot], signatures: Sequence[tuple[str, str]]) -> str:
     """Put the first table, plots, the other tables and signatures on one page; all text is escaped."""
     name = escape(title)
     details = "".join(to_html(table) for table in tables[1:])
@@ -83,8 +81,7 @@ def _plots(plots: Sequence[Plot]) -> str:
     if not plots:
         return ""
     figures = "\n".join(
-        f"<figure>\n<figcaption>{escape(plot.title)}</figcaption>\n{embeddable_svg(plot)}</figure>"
-        for plot in plots
+        f"<figure>\n<figcaption>{escape(plot.title)}</figcaption>\n{embeddable_svg(plot)}</figure>" for plot in plots
     )
     return f'<section>\n<h2>Plots</h2>\n<div class="plots">\n{figures}\n</div>\n</section>\n'
 

@@ -119,10 +119,7 @@ def ablation_table(study: Study, measured: Mapping[float | str, Figures]) -> Tab
     ours = {row_label(value): figures for value, figures in measured.items()}
     labels = [*study.rows, *(label for label in ours if label not in study.rows)]
     heads = [head for column in study.columns for head in (column, f"{column} (paper)")]
-    rows = [
-        [label, *_side_by_side(study.columns, ours.get(label, {}), study.rows.get(label, {}))]
-        for label in labels
-    ]
+    rows = [[label, *_side_by_side(study.columns, ours.get(label, {}), study.rows.get(label, {}))] for label in labels]
     note = "The paper's BLEU is on tokenised text, with other data and hardware: compare the trends."
     return Table(study.title, [study.symbol, *heads], rows, notes=[note])
 

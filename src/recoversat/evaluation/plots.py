@@ -77,9 +77,7 @@ def embeddable_svg(plot: Plot) -> str:
     return svg.replace("<svg ", f'<svg role="img" aria-label="{escape(plot.alt)}" ', 1)
 
 
-def plot_bleu_by_length(
-    outputs: Sequence[SystemOutput], test_set: TestSet, edges: Sequence[int] = EDGES
-) -> Plot:
+def plot_bleu_by_length(outputs: Sequence[SystemOutput], test_set: TestSet, edges: Sequence[int] = EDGES) -> Plot:
     """Draw the paper's figure: BLEU of each system over ranges of source length."""
     buckets = bleu_by_length(outputs, test_set, edges)
     _, unit = source_lengths(test_set)
@@ -115,9 +113,7 @@ def plot_quality_speed(results: Sequence[Result], test_set: str) -> Plot:
         canvas.axes.minorticks_off()
         canvas.axes.set_xlabel("ms a sentence, logarithmic (left is faster)")
         canvas.axes.set_ylabel("BLEU")
-    said = "; ".join(
-        f"{r.output.name}: {r.quality.bleu.value:.1f} BLEU at {r.output.latency_ms:.1f} ms" for r in timed
-    )
+    said = "; ".join(f"{r.output.name}: {r.quality.bleu.value:.1f} BLEU at {r.output.latency_ms:.1f} ms" for r in timed)
     return canvas.plot(f"BLEU against latency, {test_set}", f"Scatter plot. {said}")
 
 
@@ -202,9 +198,7 @@ def _figure(name: str) -> Iterator[_Canvas]:
     canvas.svg, canvas.png = svg.getvalue(), png.getvalue()
 
 
-def _histograms(
-    name: str, title: str, x_label: str, y_label: str, counts: Mapping[str, Mapping[int, int]]
-) -> Plot:
+def _histograms(name: str, title: str, x_label: str, y_label: str, counts: Mapping[str, Mapping[int, int]]) -> Plot:
     """Draw a panel for each system, one above the other: bars side by side would be as thin as hairs."""
     filled = {system: values for system, values in counts.items() if sum(values.values())}
     if not filled:
@@ -243,9 +237,7 @@ def _families(results: Sequence[Result]) -> list[list[Result]]:
         segmented = isinstance(k, int) and k > 1
         key = json.dumps(rest, sort_keys=True) if segmented else f"alone {result.output.name}"
         families.setdefault(key, []).append(result)
-    return [
-        sorted(family, key=lambda r: str(r.output.signature["K"]).zfill(9)) for family in families.values()
-    ]
+    return [sorted(family, key=lambda r: str(r.output.signature["K"]).zfill(9)) for family in families.values()]
 
 
 def _series(index: int) -> dict[str, Any]:

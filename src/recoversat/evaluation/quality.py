@@ -53,9 +53,7 @@ class Comparison:
     signature: str
 
 
-def score_corpus(
-    hypotheses: Sequence[str], references: Sequence[str], *, tokenize: str | None = None
-) -> Quality:
+def score_corpus(hypotheses: Sequence[str], references: Sequence[str], *, tokenize: str | None = None) -> Quality:
     """Score detokenised text; `tokenize` is sacreBLEU's for languages without blanks ('zh', 'ja-mecab').
 
     >>> quality = score_corpus(["a small house on the hill"], ["a small house on the hill"])
@@ -67,9 +65,7 @@ def score_corpus(
     return Quality(bleu, chrf, ter)
 
 
-def corpus_bleu(
-    hypotheses: Sequence[str], references: Sequence[str], *, tokenize: str | None = None
-) -> Score:
+def corpus_bleu(hypotheses: Sequence[str], references: Sequence[str], *, tokenize: str | None = None) -> Score:
     """Score detokenised text with BLEU alone.
 
     >>> corpus_bleu(["a small house on a hill"], ["a small house on a hill"]).signature.split("|")[3]

@@ -61,9 +61,7 @@ def confidence_table(results: Sequence[Result]) -> Table | None:
         if result.confidence is None:
             continue
         halves = result.confidence.halves
-        pairs = (
-            ((halves.top_bleu, halves.bottom_bleu), (halves.top_chrf, halves.bottom_chrf)) if halves else ()
-        )
+        pairs = ((halves.top_bleu, halves.bottom_bleu), (halves.top_chrf, halves.bottom_chrf)) if halves else ()
         ranks = [number(result.confidence.spearman, 3), number(result.confidence.kendall, 3)]
         cells = [f"{top:.2f} / {bottom:.2f}" for top, bottom in pairs] or [MISSING] * len(_HALVES)
         rows.append([result.output.test_set, result.output.name, *ranks, *cells])
@@ -131,14 +129,15 @@ def _baselines(results: Sequence[Result]) -> str:
 
 
 def _notes(results: Sequence[Result]) -> list[str]:
-    notes = [
-        "BLEU, chrF2++ and TER: sacreBLEU on detokenised text; of TER, Rep, Mis and Step, less is better."
-    ]
+    notes = ["BLEU, chrF2++ and TER: sacreBLEU on detokenised text; of TER, Rep, Mis and Step, less is better."]
     if at_systems := sorted({r.errors.relative_to for r in results if r.errors}):
         notes.append(
             f"Rep and Mis: increment of repeated and of missing tokens relative to {', '.join(at_systems)},"
             " in percent; ∞ = that system has none, – = written in other sub-words than its own."
         )
+    for name in at_systems:
+        if any(r.output.name == name and r.output.signature["K"] not in (None, 1) for r in results):
+            notes.append(f"{name} is not autoregressive (K > 1): Rep and Mis cannot be compared with the paper's.")
     if baselines := _baselines(results):
         notes.append(f"“vs baseline”: BLEU minus that of {baselines}, p by paired bootstrap.")
     if any(r.segments for r in results):

@@ -23,9 +23,7 @@ class Table:
     def __post_init__(self) -> None:
         for row in self.rows:
             if len(row) != len(self.columns):
-                raise ValueError(
-                    f"{self.caption}: a row of {len(row)} cells under {len(self.columns)} heads: {row}"
-                )
+                raise ValueError(f"{self.caption}: a row of {len(row)} cells under {len(self.columns)} heads: {row}")
 
 
 def number(value: float | None, digits: int = 2) -> str:
@@ -85,8 +83,7 @@ def to_html(table: Table) -> str:
     """
     caption = escape(table.caption)
     heads = "".join(
-        f'<th scope="col"{_label_class(index, table)}>{escape(head)}</th>'
-        for index, head in enumerate(table.columns)
+        f'<th scope="col"{_label_class(index, table)}>{escape(head)}</th>' for index, head in enumerate(table.columns)
     )
     rows = "\n".join(f"<tr>{_html_cells(row, table.n_labels)}</tr>" for row in table.rows)
     notes = "".join(f'<p class="note">{escape(note)}</p>\n' for note in table.notes)

@@ -7,12 +7,16 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from recoversat.config import Config
+from recoversat.engines.loading import ONNX
 from recoversat.errors import UserError
 from recoversat.model_folder import read_config, resolve_model
+from recoversat.serve.settings import ServeSettings
 from recoversat.text.tokenizer import Tokenizer
 from recoversat.translator import Translation
 
 _PAIR = re.compile(r"([A-Za-z]+)[-:]([A-Za-z]+)|([A-Za-z-]+):([A-Za-z-]+)")
+
+_DECODING_SHARE = 4  # a quarter of a worker's memory is for decoding, beside weights, requests and Python itself
 
 
 class SentenceTranslator(Protocol):
@@ -109,11 +113,14 @@ def serve_model(source: str, target: str, translator: SentenceTranslator, max_se
     return ServedModel(source, target, translator, max_segments, choices, vocabulary)
 
 
-def load_model(where: ModelSource, device: str) -> ServedModel:
-    """Load a model folder."""
+def load_model(where: ModelSource, settings: ServeSettings) -> ServedModel:
+    """Load a model folder within the bounds a worker has."""
     from recoversat.translator import Translator
 
-    translator = Translator(where.folder, device=device)
+    # Only exported models can bound their decoding; torch's is watched from outside (see worker.py).
+    exported = (where.folder / ONNX).is_dir() and settings.device != "cuda"
+    bound = settings.worker_memory // _DECODING_SHARE if settings.worker_memory and exported else None
+    translator = Translator(where.folder, device=settings.device, intra_threads=settings.threads, max_memory=bound)
     return serve_model(where.source, where.target, translator, translator.config.model.max_segments)
 
 

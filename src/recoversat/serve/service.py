@@ -81,7 +81,7 @@ def make_service(settings: ServeSettings, models: Sequence[ServedModel]) -> Serv
 
 def open_service(settings: ServeSettings) -> Service:
     """Load the models and put the service together."""
-    models = [load_model(source, settings.device) for source in model_sources(settings.models)]
+    models = [load_model(source, settings) for source in model_sources(settings.models)]
     for model in models:
         model.translator.translate(["."])  # the first call is slow: not at a user's expense
     return make_service(settings, models)

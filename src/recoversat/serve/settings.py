@@ -36,6 +36,11 @@ class ServeSettings(BaseModel):
     log_text: bool = Field(False, description="write the users' texts to the log")
     runtime_folder: Path | None = Field(None, description="what the workers share; made by the supervisor")
 
+    @property
+    def worker_memory(self) -> int | None:
+        """What one worker may hold of `max_memory`, in bytes."""
+        return self.max_memory // self.workers if self.max_memory else None
+
 
 def parse_size(text: str) -> int:
     """Read a size in bytes.

@@ -54,16 +54,11 @@ class Worker(uvicorn.Server):
 
     async def _watch_memory(self) -> None:
         """Make room for a fresh worker when this one has grown over its share of --max-memory."""
-        share = memory_share(self._service.settings)
+        share = self._service.settings.worker_memory
         while share is not None and not self.should_exit:
             await asyncio.sleep(_LOOK_EVERY)
             if (size := resident_bytes()) > share:
                 self._leave(f"{size >> 20} MiB of memory, {share >> 20} allowed")
-
-
-def memory_share(settings: ServeSettings) -> int | None:
-    """Return what one worker may hold of --max-memory."""
-    return settings.max_memory // settings.workers if settings.max_memory else None
 
 
 def run_worker(settings: ServeSettings, sock: socket.socket, parent: Connection) -> None:
@@ -74,7 +69,7 @@ def run_worker(settings: ServeSettings, sock: socket.socket, parent: Connection)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches us too; the supervisor decides what follows
     try:
         service = open_service(settings)
-        share = memory_share(settings)
+        share = settings.worker_memory
         if share is not None and (size := resident_bytes()) > share:
             raise UserError(f"--max-memory: a worker holds {size >> 20} MiB with its models, {share >> 20} are allowed")
     except UserError as error:

@@ -38,9 +38,7 @@ MISSING = [
 ]
 
 
-@pytest.mark.parametrize(
-    ("sentences", "repeated", "total"), [c[1:] for c in REPEATED], ids=[c[0] for c in REPEATED]
-)
+@pytest.mark.parametrize(("sentences", "repeated", "total"), [c[1:] for c in REPEATED], ids=[c[0] for c in REPEATED])
 def test_repeated_ratio_is_the_hand_count(sentences, repeated, total):
     assert repeated_ratio(sentences) == repeated / total
 
@@ -75,9 +73,7 @@ def test_repeated_ratio_is_the_printed_double_sum(sentences):
 @given(SENTENCES, st.randoms())
 def test_missing_ratio_is_the_printed_sum(references, random):
     sentences = [random.sample(y, random.randint(0, len(y))) for y in references]
-    missing = sum(
-        max(r.count(w) - y.count(w), 0) for y, r in zip(sentences, references, strict=True) for w in set(r)
-    )
+    missing = sum(max(r.count(w) - y.count(w), 0) for y, r in zip(sentences, references, strict=True) for w in set(r))
     assert missing_ratio(sentences, references) == pytest.approx(missing / max(1, sum(map(len, references))))
 
 

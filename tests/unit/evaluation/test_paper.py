@@ -42,9 +42,7 @@ def test_the_table_of_q_lists_the_papers_seven_values():
     assert labels == ["NAT", "0", "0.1", "0.3", "0.5", "0.7", "0.9", "1"]
 
 
-@pytest.mark.parametrize(
-    ("value", "label"), [(0, "0"), (1.0, "1"), (".3", "0.3"), ("1 -> 0", "1->0"), ("AT", "AT")]
-)
+@pytest.mark.parametrize(("value", "label"), [(0, "0"), (1.0, "1"), (".3", "0.3"), ("1 -> 0", "1->0"), ("AT", "AT")])
 def test_settings_are_spelt_in_one_way(value, label):
     assert row_label(value) == label
 

@@ -105,9 +105,7 @@ def test_a_log_without_p_or_with_a_broken_line_is_named(tmp_path):
         plots.read_annealing(log)
     for text in ("", '{"step": 1, "loss": 2}\n'):
         log.write_text(text)
-        with pytest.raises(
-            UserError, match=r"log.jsonl, line 1: no line has the fields step and random_prob"
-        ):
+        with pytest.raises(UserError, match=r"log.jsonl, line 1: no line has the fields step and random_prob"):
             plots.read_annealing(log)
     with pytest.raises(UserError, match="no such file"):
         plots.read_annealing(tmp_path / "nowhere")

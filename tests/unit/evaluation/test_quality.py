@@ -109,9 +109,7 @@ def test_the_paired_bootstrap_is_the_commands(tmp_path):
     signatures = dict(re.findall(r"^ - (BLEU|chrF2\+\+|TER)\s+(\S+)$", printed, flags=re.MULTILINE))
     (compared,) = compare(("base", BASELINE), {"sys": SYSTEM}, REFERENCES, n_samples=300).values()
     assert [comparison.metric for comparison in compared] == ["BLEU", "chrF2++", "TER"]
-    for comparison, (score, mean, interval, p_value), (base_score, *_) in zip(
-        compared, theirs, baseline, strict=True
-    ):
+    for comparison, (score, mean, interval, p_value), (base_score, *_) in zip(compared, theirs, baseline, strict=True):
         assert comparison.baseline == "base"
         assert (f"{comparison.mean:.4f}", f"{comparison.interval:.4f}") == (mean, interval)
         assert f"{comparison.p_value:.4f}" == p_value

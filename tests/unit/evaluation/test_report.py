@@ -41,10 +41,7 @@ def test_the_cells_are_the_results(results):
     result = results[2]
     assert row["K"] == "10"
     assert row["BLEU"] == f"{result.quality.bleu.value:.2f}"
-    assert (
-        row["vs baseline"]
-        == f"{result.comparisons[0].difference:+.2f} (p = {result.comparisons[0].p_value:.3f})"
-    )
+    assert row["vs baseline"] == f"{result.comparisons[0].difference:+.2f} (p = {result.comparisons[0].p_value:.3f})"
     assert row["chrF2++"] == f"{result.quality.chrf.value:.2f}"
     assert row["TER"] == f"{result.quality.ter.value:.2f}"
     assert (row["Rep %"], row["Mis %"]) == (f"{result.errors.rep:.2f}", f"{result.errors.mis:.2f}")
@@ -52,6 +49,13 @@ def test_the_cells_are_the_results(results):
     assert (row["Deleted"], row["Cut off"], row["ms"]) == ("20.0 %", "0.0 %", "10.0")
     assert "Tokenised BLEU" not in row
     assert any("relative to AT" in note for note in table.notes)
+
+
+def test_rep_relative_to_a_system_that_is_not_autoregressive_is_pointed_out(toy, systems, results):
+    warning = "K=2 is not autoregressive"
+    odd = evaluate(systems, [toy], EvaluationPlan(at_system="K=2"))
+    assert any(warning in note for note in results_table(odd).notes)
+    assert not any("not autoregressive" in note for note in results_table(results).notes)
 
 
 def test_columns_nobody_fills_are_left_out(toy):
@@ -168,9 +172,7 @@ def test_the_page_is_self_contained(tmp_path, results, toy):
 
 
 def test_all_files_are_written_and_nothing_else(tmp_path, results, toy):
-    files = write_report(
-        tmp_path / "deep" / "er", results, plots=standard_plots(results, [toy]), title="T & Co"
-    )
+    files = write_report(tmp_path / "deep" / "er", results, plots=standard_plots(results, [toy]), title="T & Co")
     written = sorted(
         str(path.relative_to(tmp_path / "deep" / "er")) for path in (tmp_path / "deep" / "er").rglob("*.*")
     )

@@ -54,9 +54,7 @@ def test_tokenised_bleu_only_when_asked_for(toy, systems):
 
 
 def test_mistakes_are_named(toy, systems):
-    with pytest.raises(
-        UserError, match="AT system 'nobody' has no output on 'toy'; choose one of AT, K=2, K=10"
-    ):
+    with pytest.raises(UserError, match="AT system 'nobody' has no output on 'toy'; choose one of AT, K=2, K=10"):
         evaluate(systems, [toy], EvaluationPlan(at_system="nobody"))
     with pytest.raises(UserError, match="baseline 'nobody'"):
         evaluate(systems, [toy], EvaluationPlan(baseline="nobody"))
@@ -68,9 +66,7 @@ def test_mistakes_are_named(toy, systems):
         evaluate(systems, [toy, toy])
     with pytest.raises(UserError, match="nothing to evaluate"):
         evaluate([], [toy])
-    with pytest.raises(
-        UserError, match="'s' on 'toy': 1 translations for 60 references; line 2 has no partner"
-    ):
+    with pytest.raises(UserError, match="'s' on 'toy': 1 translations for 60 references; line 2 has no partner"):
         evaluate([SystemOutput("s", "toy", ["x"])], [toy])
     with pytest.raises(UserError, match="test set 'none', line 1: there is no sentence"):
         evaluate([SystemOutput("s", "none", [])], [TestSet("none", [], [])])

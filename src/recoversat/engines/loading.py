@@ -1,0 +1,95 @@
+"""Choose the engine by what a model folder holds; torch is imported only where torch weights are what is used."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal, get_args
+
+from recoversat.config import ModelConfig
+from recoversat.engines.engine import Engine, OneShotEngine
+from recoversat.errors import UserError
+from recoversat.model_folder import WEIGHTS
+from recoversat.storage import read_json
+
+ComputeType = Literal["default", "int8", "float32"]
+ONNX, EXPORT = "onnx", "export.json"
+_EXPORTED: dict[str, tuple[str, ...]] = {"default": ("int8", "fp32"), "int8": ("int8",), "float32": ("fp32",)}
+
+
+@dataclass(frozen=True)
+class EngineOptions:
+    """What a user may ask of an engine, in CTranslate2's words."""
+
+    device: str = "auto"
+    compute_type: ComputeType = "default"
+    intra_threads: int = 0  # 0 = all there are
+    max_memory: int | None = None  # bytes, beside the weights
+
+    def __post_init__(self) -> None:
+        if self.compute_type not in (known := get_args(ComputeType)):
+            raise UserError(f"compute type {self.compute_type!r} does not exist; there are: {', '.join(known)}")
+        if self.intra_threads < 0 or (self.max_memory is not None and self.max_memory < 1):
+            raise UserError("threads and memory are bounded by positive numbers")
+
+
+def load_engine(folder: Path, config: ModelConfig, options: EngineOptions) -> Engine | OneShotEngine:
+    """Load the exported graphs of a folder, int8 before fp32, or else its torch weights."""
+    exported = _exported(folder, options.compute_type)
+    weights = (folder / WEIGHTS).is_file()
+    on_cpu = options.device in ("auto", "cpu")
+    if exported and on_cpu:
+        return _load_onnx(exported, config, options)
+    if exported and not weights:
+        raise UserError(
+            f"--device {options.device}: {folder} holds ONNX graphs, which run on the CPU; use --device cpu"
+        )
+    if options.compute_type == "int8":
+        raise UserError(f"{folder} holds no int8 weights for this device: recoversat export MODEL OUT --precision int8")
+    if (folder / ONNX).is_dir() and not weights:
+        raise UserError(f"{folder}: no exported model here for compute type {options.compute_type}; export it again")
+    return _load_torch(folder, options)
+
+
+def _exported(folder: Path, compute_type: ComputeType) -> Path | None:
+    return next((path for name in _EXPORTED[compute_type] if (path := folder / ONNX / name).is_dir()), None)
+
+
+def _load_onnx(folder: Path, config: ModelConfig, options: EngineOptions) -> Engine:
+    from recoversat.engines.onnx_engine import OnnxEngine, usable_cores
+
+    if config.kind != "segments":
+        raise UserError(f"{folder}: config.json describes a {config.kind!r} model, which is never exported")
+    _check_sizes(folder)
+    return OnnxEngine(folder, config, options.intra_threads or usable_cores(), options.max_memory)
+
+
+def _check_sizes(folder: Path) -> None:
+    """Compare files with the sizes that were noted when they were written: a cut off one is not noticed otherwise."""
+    notes = folder.parent.parent / EXPORT
+    if not notes.is_file():  # graphs that were put beside torch weights
+        return
+    noted = read_json(notes, "exported model")
+    try:
+        sizes = dict(noted["precisions"][folder.name]["files"])
+    except (KeyError, TypeError, ValueError):
+        raise UserError(f"{notes}: says nothing of {ONNX}/{folder.name}; export the model again") from None
+    for name, size in sizes.items():
+        found = (folder / name).stat().st_size if (folder / name).is_file() else None
+        if found != size:
+            what = "missing" if found is None else f"{found:,} bytes, not {size:,}"
+            raise UserError(f"{folder}: damaged ({name} is {what}); export the model again")
+
+
+def _load_torch(folder: Path, options: EngineOptions) -> Engine | OneShotEngine:
+    try:
+        import torch
+
+        from recoversat.engines.torch_engine import load_torch_engine
+    except ImportError:
+        raise UserError(
+            f"{folder} holds torch weights: pip install 'recoversat[train]', or export it to ONNX"
+        ) from None
+    if options.max_memory is not None:
+        raise UserError(f"{folder} holds torch weights, whose memory cannot be bounded; run 'recoversat export' first")
+    if options.intra_threads:
+        torch.set_num_threads(options.intra_threads)
+    return load_torch_engine(folder, options.device)

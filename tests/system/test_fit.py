@@ -1,0 +1,149 @@
+"""`fit` on a real sample: killed in every stage, it ends with the same model; finished, it does nothing."""
+
+import os
+import random
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from recoversat.data.corpus import open_corpus
+from recoversat.model.weights import read_weights
+from recoversat.storage import read_json
+from tests.system.conftest import Run
+
+SAMPLE = Path(__file__).parents[1] / "data"
+TINY = {
+    "train.steps": 150, "train.warmup": 20, "train.learning_rate": 5e-3, "train.batch_tokens": 512, "train.workers": 0,
+    "train.tensorboard": False, "data.vocab_size": 400, "model.d_model": 48, "model.d_hidden": 64,
+    "model.encoder_layers": 1, "model.decoder_layers": 1, "model.dropout": 0.1,
+}  # fmt: skip
+STAGES = ["corpus", "teacher", "teacher model", "distill", "student", "model", "report"]
+
+
+def arguments(out: Path, **changes: object) -> list[str]:
+    settings = [part for key, value in (TINY | changes).items() for part in ("--set", f"{key}={value}")]
+    files = ["--src", str(SAMPLE / "tatoeba.en"), "--tgt", str(SAMPLE / "tatoeba.de")]
+    return ["fit", *files, "--out", str(out), "--segments", "3", *settings]
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory, recoversat: Run, one_thread: dict[str, str]) -> Path:
+    out = tmp_path_factory.mktemp("fit") / "out"
+    recoversat(*arguments(out), env=one_thread)
+    return out
+
+
+def kill_in(stage: str, out: Path, env: dict[str, str]) -> None:
+    """Start `fit`, wait for a stage to begin and kill it a random moment later."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", "recoversat", *arguments(out)], env=env, stderr=subprocess.PIPE, text=True
+    )
+    assert process.stderr
+    for line in process.stderr:
+        if re.match(rf"\[\d/7\] {stage}: (?!done before)", line):
+            time.sleep(random.Random(time.time_ns()).random() * 0.7)
+            break
+    os.kill(process.pid, signal.SIGKILL)
+    process.communicate()
+
+
+def test_killed_in_every_stage_it_ends_with_the_same_model(
+    finished: Path, tmp_path: Path, recoversat: Run, one_thread: dict[str, str]
+) -> None:
+    out = tmp_path / "out"
+    for stage in STAGES:
+        kill_in(stage, out, one_thread)
+    recoversat(*arguments(out), env=one_thread)
+    for model in ("teacher-model", "model"):
+        ours, theirs = read_weights(out / model), read_weights(finished / model)
+        assert all(bool((ours[name] == theirs[name]).all()) for name in theirs)
+    for corpus in ("corpus", "distilled"):
+        assert open_corpus(out / corpus).fingerprint == open_corpus(finished / corpus).fingerprint
+    assert read_json(out / "summary.json", "fit") == read_json(finished / "summary.json", "fit")
+    assert not [path for path in out.rglob(".*") if "partial" in path.name or "retired" in path.name]
+
+
+def test_what_is_left_behind_works(finished: Path, recoversat: Run) -> None:
+    figures = read_json(finished / "summary.json", "fit")["systems"]
+    assert [figure["system"] for figure in figures] == ["AT greedy", "AT beam 4", "RecoverSAT K=3"]
+    assert {path.name for path in (finished / "report").iterdir()} >= {"report.html", "report.md"}
+    manifest = open_corpus(finished / "distilled").manifest
+    assert manifest["distilled"]["beam"] == 4
+    assert manifest["distilled"]["teacher_bleu"] is not None
+    assert manifest["report"]["read"] == manifest["report"]["kept"] + manifest["report"]["dropped"]
+    assert len(recoversat("translate", "--model", finished, stdin="I like dogs.\n").stdout.splitlines()) == 1
+
+
+def test_started_again_it_does_nothing_and_says_so(finished: Path, recoversat: Run) -> None:
+    before = {path: path.stat().st_mtime_ns for path in finished.rglob("*")}
+    assert "finished already, nothing to do" in recoversat(*arguments(finished)).stderr
+    assert {path: path.stat().st_mtime_ns for path in finished.rglob("*")} == before
+
+
+def test_changes_are_named_and_refused(finished: Path, recoversat: Run) -> None:
+    changed = recoversat(*arguments(finished, **{"train.seed": 5}), expect=2).stderr
+    assert "student train.seed: 1 -> 5" in changed
+    assert "--force" in changed
+
+
+def test_dry_run_prints_the_plan_alone(tmp_path: Path, recoversat: Run) -> None:
+    done = recoversat(*arguments(tmp_path / "out"), "--dry-run")
+    assert all(f"{number}. {stage}:" in done.stderr for number, stage in enumerate(STAGES, 1))
+    assert not (tmp_path / "out").exists()
+
+
+def test_distilling_refuses_other_settings_and_shares_the_work(finished: Path, tmp_path: Path, recoversat: Run) -> None:
+    base = ["distill", finished / "teacher-model", finished / "corpus", "--shard-size", 500]
+    whole = tmp_path / "whole"
+    killed = subprocess.Popen([sys.executable, "-m", "recoversat", *map(str, base), "--out", str(whole)])
+    while killed.poll() is None and not list(tmp_path.glob("whole.shards/shard-000000.npz")):
+        time.sleep(0.01)
+    os.kill(killed.pid, signal.SIGKILL)
+    killed.wait()
+    first = tmp_path / "whole.shards" / "shard-000000.npz"
+    made = first.stat().st_mtime_ns
+    refused = recoversat(*base, "--out", whole, "--beam", 2, expect=2)
+    assert "beam: 4 -> 2" in refused.stderr
+    assert first.stat().st_mtime_ns == made
+    environment = [os.environ | {"RANK": str(rank), "WORLD_SIZE": "2", "OMP_NUM_THREADS": "1"} for rank in (0, 1)]
+    command = [sys.executable, "-m", "recoversat", *map(str, base), "--out", str(whole)]
+    processes = [subprocess.Popen(command, env=env) for env in environment]
+    assert [process.wait() for process in processes] == [0, 0]
+    assert open_corpus(whole).fingerprint == open_corpus(finished / "distilled").fingerprint
+    assert not (tmp_path / "whole.shards").exists()
+
+
+def test_the_one_step_baseline_goes_through_the_same_commands(
+    finished: Path, tmp_path: Path, recoversat: Run, one_thread: dict[str, str]
+) -> None:
+    settings = [part for key, value in (TINY | {"train.steps": 30}).items() for part in ("--set", f"{key}={value}")]
+    nat = ["--set", "model.kind=nat", "--set", "train.segments=1", "--set", "model.n_heads=4"]
+    teacher = finished / "teacher-model"
+    run = tmp_path / "nat"
+    recoversat("train", finished / "distilled", "--out", run, *settings, *nat, "--init-from", teacher, env=one_thread)
+    text = "I like dogs.\nHe is here.\n"
+    plain = recoversat("translate", "--model", run, stdin=text).stdout
+    judged = recoversat("translate", "--model", run, "--teacher", teacher, "--lengths", 5, stdin=text).stdout
+    assert len(plain.splitlines()) == len(judged.splitlines()) == 2
+    test = f"t={finished / 'corpus' / 'valid.src'},{finished / 'corpus' / 'valid.tgt'}"
+    systems = ["--system", f"nat={run}", "--system", f"at={teacher}"]
+    done = recoversat("evaluate", *systems, "--test", test, "--at", "at", "--samples", 10, "--out", tmp_path / "report")
+    assert "| nat" in done.stdout
+    wrong = recoversat("train", finished / "distilled", "--out", tmp_path / "x", *settings, *nat[:2], expect=2)
+    assert "writes one segment: add train.segments=1" in wrong.stderr
+
+
+def test_scores_are_those_beam_search_reports(finished: Path, tmp_path: Path, recoversat: Run) -> None:
+    (tmp_path / "a.en").write_text("I like dogs.\nHe is here.\n")
+    (tmp_path / "a.de").write_text("Ich mag Hunde.\nEr ist hier.\n")
+    files = ["--src", tmp_path / "a.en", "--tgt", tmp_path / "a.de"]
+    plain = recoversat("score", "--model", finished / "teacher-model", *files).stdout.split()
+    assert len(plain) == 2
+    assert all(float(value) < 0 for value in plain)
+    (tmp_path / "a.de").write_text("Ich mag Hunde.\n\n")
+    assert "a.de, line 2: empty" in recoversat("score", "--model", finished, *files, expect=2).stderr

@@ -1,0 +1,65 @@
+"""A model folder of random weights and a small vocabulary: nothing was learnt, every weight has a say."""
+
+import random
+from pathlib import Path
+
+import torch
+
+from recoversat.config import Config, parse_config
+from recoversat.model.build import build_model
+from recoversat.model.weights import save_weights
+from recoversat.model_folder import write_description
+from recoversat.text.tokenizer import BpeTokenizer
+from recoversat.vocab import DEL, EOS, SPECIAL_PIECES
+
+WORDS = [f"w{number}" for number in range(180)]
+SHAPE = {"d_model": 32, "d_hidden": 48, "n_heads": 4, "encoder_layers": 2, "decoder_layers": 2, "max_segments": 4}
+
+
+def tiny_config(**model: object) -> Config:
+    """Describe a tiny model; K is drawn from 1, 2 and 4 unless it is a one-step model."""
+    one_step = model.get("kind") == "nat"
+    return parse_config(
+        {
+            "data": {"tokenizer": "bpe", "src_lang": "en", "tgt_lang": "de"},
+            "model": SHAPE | {"vocab_size": len(SPECIAL_PIECES) + len(WORDS)} | model,
+            "train": {"segments": 1 if one_step else [1, 2, 4]},
+            "decode": {"extra_steps": 6},
+        }
+    )
+
+
+def write_tiny_model(folder: Path, **model: object) -> Path:
+    """Write a model folder as training would."""
+    config = tiny_config(**model)
+    torch.manual_seed(0)
+    network = build_model(config.model)
+    for name, parameter in network.named_parameters():
+        is_norm = parameter.dim() == 1 and name.endswith("weight")
+        torch.nn.init.normal_(parameter, mean=1.0 if is_norm else 0.0, std=0.4)
+    if config.model.kind == "segments":
+        _enliven(network.state_dict())
+    folder.mkdir(parents=True)
+    write_description(folder, config, BpeTokenizer([*SPECIAL_PIECES, *WORDS]), {"step": 7, "corpus": "made up"})
+    save_weights(network.state_dict(), folder)
+    return folder
+
+
+@torch.no_grad()
+def _enliven(weights: dict[str, torch.Tensor]) -> None:
+    """Make neither the source nor the token before decide alone, and segments end now and then either way."""
+    for name, weight in weights.items():
+        if "cross_attention.output" in name:
+            weight *= 0.3
+    weights["decoder.norm.weight"].normal_()
+    weights["decoder.norm.bias"].zero_()
+    weights["embedding.weight"][EOS] *= 2
+    weights["embedding.weight"][DEL] *= 1.5
+
+
+def write_sentences(path: Path, n: int, seed: int = 1) -> list[str]:
+    """Write lines of 1 to 12 words."""
+    rng = random.Random(seed)
+    lines = [" ".join(rng.choices(WORDS, k=rng.randint(1, 12))) for _ in range(n)]
+    path.write_text("".join(f"{line}\n" for line in lines))
+    return lines
