@@ -1,0 +1,352 @@
+"""An exported model says what the original says, proves it, and needs no torch."""
+
+import json
+import os
+import shutil
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pytest
+from sacrebleu.metrics.bleu import BLEU
+
+from recoversat import Translation, Translator
+from recoversat.errors import UserError
+from recoversat.export_folder import ValidationText, export_folder, precisions_of, validation_text
+from tests.system.conftest import Run
+from tests.system.tiny_model import write_sentences, write_tiny_model
+
+BLOCK_TORCH = """
+import sys
+
+class Blocked:
+    def find_spec(self, name, path=None, target=None):
+        if name.split(".")[0] in ("torch", "onnx"):
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+
+sys.meta_path.insert(0, Blocked())
+"""
+
+
+@dataclass(frozen=True)
+class Exported:
+    """A model, what was exported of it with the real command, and what the command printed."""
+
+    model: Path
+    out: Path
+    text: Path  # validation source
+    references: Path  # what torch makes of it
+    printed: str
+
+
+@pytest.fixture(scope="module")
+def exported(tmp_path_factory: pytest.TempPathFactory, recoversat: Run) -> Exported:
+    """References are torch's own translations, so that torch has BLEU 100 and int8 a real loss to report."""
+    folder = tmp_path_factory.mktemp("export")
+    model = write_tiny_model(folder / "model")
+    lines = write_sentences(folder / "valid.src", 60)
+    translations = Translator(model, device="cpu").translate(lines)
+    (folder / "valid.tgt").write_text("".join(f"{translation.text}\n" for translation in translations))
+    valid = ["--valid-src", folder / "valid.src", "--valid-tgt", folder / "valid.tgt"]
+    done = recoversat("export", model, folder / "out", *valid, "--force")
+    return Exported(model, folder / "out", folder / "valid.src", folder / "valid.tgt", done.stderr)
+
+
+@pytest.fixture
+def damaged(exported: Exported, tmp_path: Path) -> Iterator[Path]:
+    """A copy of the exported folder that a test may spoil."""
+    yield shutil.copytree(exported.out, tmp_path / "damaged")
+
+
+def lines_of(exported: Exported) -> list[str]:
+    return exported.text.read_text().splitlines()
+
+
+def both(exported: Exported) -> tuple[Translator, Translator]:
+    return Translator(exported.model, device="cpu"), Translator(exported.out, compute_type="float32")
+
+
+def assert_same(wanted: list[Translation], got: list[Translation]) -> None:
+    for one, other in zip(wanted, got, strict=True):
+        assert (one.text, one.ids, one.steps) == (other.text, other.ids, other.steps)
+        for mine, theirs in zip(one.segments, other.segments, strict=True):
+            assert (mine.ids, mine.ending) == (theirs.ids, theirs.ending)
+            np.testing.assert_allclose(mine.log_probs, theirs.log_probs, atol=1e-3)
+
+
+def test_the_folder_is_a_model_with_its_figures(exported: Exported) -> None:
+    files = {str(path.relative_to(exported.out)) for path in exported.out.rglob("*") if path.is_file()}
+    graphs = {f"onnx/{p}/{name}" for p in ("fp32", "int8") for name in ("encoder.onnx", "step.onnx", "weights.bin")}
+    probes = {"onnx/fp32/probe.onnx", "onnx/int8/probe.onnx"}
+    assert files == {"config.json", "vocabulary.txt", "README.md", "export.json"} | graphs | probes
+    notes = json.loads((exported.out / "export.json").read_text())
+    assert {"numpy", "onnx", "onnxruntime", "recoversat", "torch"} == set(notes["versions"])
+    for precision, noted in notes["precisions"].items():
+        assert noted["bytes"] == sum(path.stat().st_size for path in (exported.out / "onnx" / precision).iterdir())
+    checked = {(one["precision"], one["segments"]): one["same"] for one in notes["checks"]["tokens"]}
+    assert {key: same for key, same in checked.items() if key[0] == "fp32"} == {("fp32", k): 32 for k in (1, 2, 4)}
+    assert all(checked["int8", k] < 32 for k in (1, 2, 4))  # else this model would show no difference at all
+    assert notes["checks"]["sample"] == "validation text"
+
+
+def test_what_int8_costs_is_measured_stored_and_printed(exported: Exported) -> None:
+    notes = json.loads((exported.out / "export.json").read_text())["checks"]["bleu"]
+    written = [t.text for t in Translator(exported.out).translate(lines_of(exported))]
+    bleu = BLEU().corpus_score(written, [exported.references.read_text().splitlines()]).score
+    assert (notes["torch"], notes["sentences"]) == (pytest.approx(100), 60)
+    assert notes["exported"] == pytest.approx(bleu)
+    assert notes["change"] == pytest.approx(bleu - 100)
+    line = f"BLEU 100.00 -> {bleu:.2f} ({bleu - 100:+.2f}) on 60 validation sentences"
+    assert f"int8: {line}" in exported.printed
+    card = (exported.out / "README.md").read_text()
+    assert line in card
+    assert "- corpus: made up" in card
+    assert "96 of 96 sample translations the same" in card
+
+
+def test_a_loss_is_refused_and_nothing_is_written(exported: Exported, tmp_path: Path, recoversat: Run) -> None:
+    valid = ["--valid-src", exported.text, "--valid-tgt", exported.references]
+    refused = recoversat("export", exported.model, tmp_path / "out", *valid, expect=2)
+    assert "more than 0.3; export fp32 alone, or pass --force" in refused.stderr
+    assert list(tmp_path.iterdir()) == []
+    text = ValidationText(lines_of(exported), exported.references.read_text().splitlines())
+    export_folder(exported.model, tmp_path / "out", ("fp32",), text)  # what was not asked for costs nothing
+    assert [path.name for path in (tmp_path / "out" / "onnx").iterdir()] == ["fp32"]
+
+
+def test_another_model_under_the_same_name_is_noticed(
+    exported: Exported, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from recoversat import export_folder as exporting
+
+    original = exporting.export_model
+
+    def spoil(weights: dict[str, np.ndarray], *others: object) -> list[Path]:
+        return original({n: w * 1.5 if n == "encoder.norm.weight" else w for n, w in weights.items()}, *others)
+
+    monkeypatch.setattr(exporting, "export_model", spoil)
+    with pytest.raises(
+        UserError, match=r"is not the original \(fp32, K = 1: same tokens .* of 32 .*nothing was written"
+    ):
+        export_folder(exported.model, tmp_path / "out", ("int8",), None)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_without_validation_text_random_ids_are_compared_and_it_says_so(
+    exported: Exported, tmp_path: Path, recoversat: Run
+) -> None:
+    done = recoversat("export", exported.model, tmp_path / "out", "--precision", "int8")
+    assert "fp32, K = 4: same tokens as torch in 32 of 32 sentences (random ids, as there is no valid" in done.stderr
+    assert "int8: BLEU not measured: no validation text was given" in done.stderr
+    assert [path.name for path in (tmp_path / "out" / "onnx").iterdir()] == ["int8"]
+    assert "BLEU not measured" in (tmp_path / "out" / "README.md").read_text()
+
+
+@pytest.mark.parametrize("segments", [1, 2, 4])
+def test_the_command_writes_the_same_text_and_trace(
+    exported: Exported, segments: int, tmp_path: Path, recoversat: Run
+) -> None:
+    def translate(model: Path, name: str) -> tuple[str, list[dict[str, object]]]:
+        trace = tmp_path / name
+        options = ["--segments", segments, "--compute-type", "float32", "--trace", trace, "--force", "1:2=w5 w6"]
+        done = recoversat("translate", "--model", model, *options, "--device", "cpu", stdin="\n".join(longer))
+        return done.stdout, [json.loads(line) for line in trace.read_text().splitlines()]
+
+    # a word at the second position can only be forced where the first one does not end the segment
+    tried = Translator(exported.model, device="cpu").translate(lines_of(exported), segments=segments)
+    longer = [one.source for one in tried if len(one.segments[0].ids) > 1]
+    assert len(longer) > 10
+    (wanted, wanted_trace), (got, got_trace) = translate(exported.model, "torch"), translate(exported.out, "onnx")
+    assert got == wanted
+    assert len(got_trace) == len(wanted_trace) > 100
+    assert_close(wanted_trace, got_trace)
+
+
+def assert_close(one: object, other: object) -> None:
+    """Compare JSON: numbers nearly, everything else exactly."""
+    if isinstance(one, float):
+        assert one == pytest.approx(other, abs=2e-3)
+    elif isinstance(one, list) and isinstance(other, list):
+        assert len(one) == len(other)
+        for mine, theirs in zip(one, other, strict=True):
+            assert_close(mine, theirs)
+    elif isinstance(one, dict) and isinstance(other, dict):
+        assert list(one) == list(other)
+        assert_close(list(one.values()), list(other.values()))
+    else:
+        assert one == other
+
+
+@pytest.mark.parametrize("max_memory", [None, 1, 400_000])
+def test_translator_gives_the_same_scores_and_beams(exported: Exported, max_memory: int | None) -> None:
+    reference = Translator(exported.model, device="cpu")
+    fast = Translator(exported.out, compute_type="float32", intra_threads=1, max_memory=max_memory)
+    lines = lines_of(exported)
+    for k in (1, 2, 4):
+        assert_same(reference.translate(lines, segments=k), fast.translate(lines, segments=k))
+    beams = reference.translate(lines, segments=1, beam=4)
+    assert_same(beams, fast.translate(lines, segments=1, beam=4))
+    assert [t.text for t in beams] != [t.text for t in reference.translate(lines, segments=1)]
+
+
+def test_given_translations_get_the_same_scores(exported: Exported, recoversat: Run) -> None:
+    sources, targets = lines_of(exported), lines_of(exported)[::-1]
+    backwards = exported.text.with_name("backwards")
+    backwards.write_text("".join(f"{line}\n" for line in targets))
+    for k in (1, 2):
+        files = ["--src", exported.text, "--tgt", backwards]
+        done = recoversat("score", "--model", exported.model, *files, "--segments", k, "--device", "cpu")
+        for translator in both(exported):
+            scored = translator.score_batch(sources, targets, segments=k)
+            assert [one.text for one in scored] == targets
+            sums = [sum(p for segment in one.segments for p in segment.log_probs) for one in scored]
+            np.testing.assert_allclose(sums, [float(line) for line in done.stdout.split()], atol=2e-3)
+    with pytest.raises(UserError, match="pair 2: its source is empty"):
+        both(exported)[1].score_batch(["w1", ""], ["w2", "w3"])
+
+
+def test_a_file_is_translated_whole(exported: Exported, tmp_path: Path) -> None:
+    translator = Translator(exported.out)
+    translator.translate_file(exported.text, tmp_path / "out.txt", segments=2)
+    wanted = [t.text for t in translator.translate_iterable(lines_of(exported), segments=2)]
+    assert (tmp_path / "out.txt").read_text().splitlines() == wanted
+
+
+def test_it_translates_where_torch_is_absent(exported: Exported, tmp_path: Path, recoversat: Run) -> None:
+    (tmp_path / "sitecustomize.py").write_text(BLOCK_TORCH)
+    without = os.environ | {"PYTHONPATH": str(tmp_path)}
+    done = recoversat("translate", "--model", exported.out, exported.text, "--threads", 1, env=without)
+    wanted = [t.text for t in Translator(exported.out, intra_threads=1).translate_iterable(lines_of(exported))]
+    assert done.stdout.splitlines() == wanted
+    refused = recoversat("translate", "--model", exported.model, stdin="w1\n", env=without, expect=2)
+    assert "holds torch weights: pip install 'recoversat[train]', or export it to ONNX" in refused.stderr
+    refused = recoversat("export", exported.model, tmp_path / "out", env=without, expect=2)
+    assert "torch is missing: pip install 'recoversat[train]'" in refused.stderr
+
+
+def test_the_folder_decides_on_the_engine(exported: Exported, tmp_path: Path) -> None:
+    def described(folder: Path, **options: object) -> tuple[object, ...]:
+        description = Translator(folder, intra_threads=1, **options).engine.description  # type: ignore[arg-type,union-attr]
+        return tuple(description.values())
+
+    assert described(exported.model, device="cpu") == ("torch", "fp32", "cpu", 1)
+    assert described(exported.out) == ("onnx", "int8", "cpu", 1)
+    assert described(exported.out, compute_type="float32") == ("onnx", "fp32", "cpu", 1)
+    mixed = shutil.copytree(exported.model, tmp_path / "mixed")
+    shutil.copytree(exported.out / "onnx" / "fp32", mixed / "onnx" / "fp32")
+    assert described(mixed) == ("onnx", "fp32", "cpu", 1)
+    with pytest.raises(UserError, match="holds no int8 weights"):
+        Translator(mixed, compute_type="int8")
+    with pytest.raises(UserError, match="which run on the CPU; use --device cpu"):
+        Translator(exported.out, device="cuda")
+    with pytest.raises(UserError, match="there are: default, int8, float32"):
+        Translator(exported.out, compute_type="int4")  # type: ignore[arg-type]
+    with pytest.raises(UserError, match="whose memory cannot be bounded; run 'recoversat export'"):
+        Translator(exported.model, device="cpu", max_memory=10**9)
+
+
+def test_threads_follow_the_environment_where_nothing_is_asked(
+    exported: Exported, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OMP_NUM_THREADS", "3")
+    assert Translator(exported.out).engine.description["threads"] == 3  # type: ignore[union-attr]
+    monkeypatch.delenv("OMP_NUM_THREADS")
+    assert Translator(exported.out).engine.description["threads"] == len(os.sched_getaffinity(0))  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize("name", ["weights.bin", "step.onnx", "encoder.onnx", "probe.onnx"])
+def test_a_cut_off_file_is_refused_by_name(damaged: Path, name: str, recoversat: Run) -> None:
+    path = damaged / "onnx" / "int8" / name
+    path.write_bytes(path.read_bytes()[:-100])
+    with pytest.raises(UserError, match=rf"int8: damaged \({name} is .* bytes, not .*\); export the model again"):
+        Translator(damaged)
+    path.unlink()
+    with pytest.raises(UserError, match=rf"damaged \({name} is missing\)"):
+        Translator(damaged)
+    (damaged / "export.json").unlink()  # without its notes the graphs themselves must be good
+    path.write_bytes(b"no graph")
+    with pytest.raises(UserError, match=r"\.onnx: damaged, or of another version"):
+        Translator(damaged)
+
+
+def test_the_command_refuses_a_damaged_folder_in_one_line(damaged: Path, recoversat: Run) -> None:
+    graph = damaged / "onnx" / "int8" / "step.onnx"
+    graph.write_bytes(b"\xff" * graph.stat().st_size)
+    refused = recoversat("translate", "--model", damaged, stdin="w1\n", expect=2)
+    assert refused.stderr.startswith("error: ")
+    assert "step.onnx: damaged, or of another version" in refused.stderr
+
+
+@pytest.mark.parametrize(
+    ("changed", "reason"),
+    [
+        ({"d_model": 64}, "d_model is 32, config.json says 64"),
+        ({"decoder_layers": 1}, "decoder_layers is 2, config.json says 1"),
+        ({"n_heads": 2}, "n_heads is 4, config.json says 2"),
+        ({"vocab_size": 300}, "256 tokens, config.json says 300"),
+    ],
+)
+def test_the_graph_of_another_model_is_refused(damaged: Path, changed: dict[str, int], reason: str) -> None:
+    config = json.loads((damaged / "config.json").read_text())
+    config["model"] |= changed
+    (damaged / "config.json").write_text(json.dumps(config))
+    with pytest.raises(UserError, match=rf"the graph of another model \({reason}\)"):
+        Translator(damaged)
+
+
+def test_a_folder_whose_notes_or_graphs_are_not_its_own_is_refused(damaged: Path) -> None:
+    (damaged / "export.json").write_text('{"precisions": {}}')
+    with pytest.raises(UserError, match="says nothing of onnx/int8"):
+        Translator(damaged)
+    shutil.rmtree(damaged / "onnx")
+    (damaged / "onnx").mkdir()
+    with pytest.raises(UserError, match="no exported model here"):
+        Translator(damaged)
+
+
+def test_what_cannot_be_exported_is_refused_with_a_reason(
+    exported: Exported, tmp_path: Path, toy: Path, recoversat: Run
+) -> None:
+    one_step = write_tiny_model(tmp_path / "nat", kind="nat")
+    refused = recoversat("export", one_step, tmp_path / "out", expect=2)
+    assert "a one-step model (model.kind nat) is not exported" in refused.stderr
+    for out in (exported.model, exported.model.parent):
+        with pytest.raises(UserError, match="holds the model that is exported"):
+            export_folder(exported.model, out, ("fp32",), None, force=True)
+    with pytest.raises(UserError, match=r"exists already; .* add --force"):
+        export_folder(exported.model, exported.out, ("fp32",), None)
+    with pytest.raises(UserError, match="no weights here"):
+        export_folder(exported.out, tmp_path / "again", ("fp32",), None)
+    with pytest.raises(UserError, match="different vocabularies"):
+        validation_text(exported.model, toy / "corpus", None)
+    with pytest.raises(UserError, match="--precision int4: there are fp32 and int8"):
+        precisions_of(["int4"])
+
+
+def test_force_replaces_an_older_export_whole(exported: Exported, tmp_path: Path) -> None:
+    out = shutil.copytree(exported.out, tmp_path / "out")
+    (out / "left over").write_text("x")
+    export_folder(exported.model, out, ("fp32",), None, force=True)
+    assert not (out / "left over").exists()
+    assert [path.name for path in (out / "onnx").iterdir()] == ["fp32"]
+    assert [path.name for path in tmp_path.iterdir()] == ["out"]
+
+
+def test_a_corpus_gives_its_validation_text(exported: Exported, tmp_path: Path, recoversat: Run) -> None:
+    files = ["--src", exported.text, "--tgt", exported.text]
+    valid = ["--valid-src", exported.text, "--valid-tgt", exported.text]
+    recoversat(
+        "prepare",
+        *files,
+        *valid,
+        "--out",
+        tmp_path / "c",
+        "--tokenizer-from",
+        exported.model,
+        "--set",
+        "data.tokenizer=bpe",
+    )
+    text = validation_text(exported.model, tmp_path / "c", None)
+    assert text is not None
+    assert (text.src, text.tgt) == (lines_of(exported), lines_of(exported))
