@@ -1,6 +1,7 @@
 """The `recoversat` command: one small function a verb, no logic; imports happen inside, so help is instant."""
 
 import sys
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
@@ -15,6 +16,15 @@ app = typer.Typer(
     rich_markup_mode="markdown",
     help="Semi-autoregressive machine translation: all segments of a sentence written at the same time.",
 )
+
+
+class Format(StrEnum):
+    """How `translate` reads its input."""
+
+    lines = "lines"
+    text = "text"
+    html = "html"
+
 
 ConfigFile = Annotated[Path | None, typer.Option("--config", help="YAML file of settings.", show_default=False)]
 Preset = Annotated[
@@ -120,6 +130,9 @@ def translate(
         list[str] | None,
         typer.Option("--force", help="SEGMENT:POSITION=WORDS must stand there, e.g. '6:1=the'.", show_default=False),
     ] = None,
+    format_: Annotated[
+        Format, typer.Option("--format", help="lines: one each; text: split into sentences; html: tags kept.")
+    ] = Format.lines,
     teacher: Annotated[
         Path | None, typer.Option(help="Of a one-step model: teacher that judges its candidates.", show_default=False)
     ] = None,
@@ -134,7 +147,7 @@ def translate(
     """Translate text line by line: one line out for each line in."""
     from recoversat.serve.settings import parse_size
     from recoversat.show_files import Inspection, show_lines
-    from recoversat.translate_files import translate_lines
+    from recoversat.translate_files import translate_lines, translate_whole
     from recoversat.translator import Translator
 
     inspection = Inspection.of(show, trace, force_words, jsonl=jsonl)
@@ -144,7 +157,13 @@ def translate(
     )  # fmt: skip
     if teacher:
         translator.judged_by(teacher, lengths, device)
-    if inspection:
+    if format_ is not Format.lines:
+        if inspection or jsonl:
+            raise UserError("--format text and html go without --show, --trace, --force and --jsonl")
+        translate_whole(
+            translator, files or [], out, format="html" if format_ is Format.html else "text", segments=segments, batch_size=batch_size, beam=beam
+        )
+    elif inspection:
         show_lines(translator, files or [], out, inspection, segments=segments, batch_size=batch_size, beam=beam)
     else:
         translate_lines(translator, files or [], out, segments=segments, batch_size=batch_size, jsonl=jsonl, beam=beam)
@@ -352,13 +371,14 @@ def serve(
     ] = None,
     log_text: Annotated[bool, typer.Option("--log-text", help="Write users' texts to the log.")] = False,
     device: Device = "cpu",
+    compute_type: Annotated[str, typer.Option(help="int8 or float32; default: int8 where exported.")] = "default",
 ) -> None:
     """Serve translations over HTTP, as LibreTranslate does, with a page that shows the decoding."""
     from recoversat.serve.settings import ServeSettings, parse_size
 
     settings = ServeSettings(
         models=tuple(model or ()), host=host, port=port, workers=workers, threads=threads, device=device,
-        max_memory=parse_size(max_memory) if max_memory else None, batch_size=batch_size,
+        compute_type=compute_type, max_memory=parse_size(max_memory) if max_memory else None, batch_size=batch_size,
         batch_window=batch_window / 1000, queue_size=queue_size, char_limit=char_limit, text_limit=text_limit,
         timeout=timeout, api_keys=api_keys, rate_limit=rate_limit, trusted_proxy=trusted_proxy, log_text=log_text,
     )  # fmt: skip

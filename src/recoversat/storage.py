@@ -10,7 +10,7 @@ import tempfile
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from recoversat.errors import UserError
 
@@ -93,26 +93,43 @@ def lines_of(path: Path) -> Iterator[str]:
 
     A byte that is not UTF-8 raises an error that names file and line.
     """
+    with _opened(path) as stream:
+        yield from decoded_lines(stream, str(path))
+
+
+def whole_text(path: Path) -> str:
+    """Return a plain, .gz or .xz UTF-8 text file as it is, line breaks included."""
+    with _opened(path) as stream:
+        return decoded(stream.read(), str(path))
+
+
+def decoded_lines(stream: Iterable[bytes], name: str) -> Iterator[str]:
+    """Decode lines as UTF-8; only "\\n" (or "\\r\\n") ends a line, so exotic separators stay text."""
+    for number, raw in enumerate(stream, 1):
+        line = decoded(raw, f"{name}, line {number}", "utf-8-sig" if number == 1 else "utf-8")
+        yield line.removesuffix("\n").removesuffix("\r")
+
+
+def decoded(raw: bytes, name: str, encoding: str = "utf-8-sig") -> str:
+    """Decode UTF-8, or say which text is not."""
+    try:
+        return raw.decode(encoding)
+    except UnicodeDecodeError as error:
+        raise UserError(f"{name}: not UTF-8 ({error.reason}); convert it, e.g. with iconv") from None
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[IO[bytes]]:
     opener: Any = {".gz": gzip.open, ".xz": lzma.open}.get(path.suffix, open)
     try:
         with opener(path, "rb") as stream:
-            yield from decoded_lines(stream, str(path))
+            yield stream
     except FileNotFoundError:
         raise UserError(f"{path}: no such file") from None
     except IsADirectoryError:
         raise UserError(f"{path}: is a folder, not a text file") from None
     except (gzip.BadGzipFile, lzma.LZMAError, EOFError) as error:
         raise UserError(f"{path}: damaged {path.suffix} file ({error})") from None
-
-
-def decoded_lines(stream: Iterable[bytes], name: str) -> Iterator[str]:
-    """Decode lines as UTF-8; only "\\n" (or "\\r\\n") ends a line, so exotic separators stay text."""
-    for number, raw in enumerate(stream, 1):
-        try:
-            line = raw.decode("utf-8-sig" if number == 1 else "utf-8")
-        except UnicodeDecodeError as error:
-            raise UserError(f"{name}, line {number}: not UTF-8 ({error.reason}); convert it, e.g. with iconv") from None
-        yield line.removesuffix("\n").removesuffix("\r")
 
 
 def fingerprint(*paths: Path) -> str:

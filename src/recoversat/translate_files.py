@@ -6,11 +6,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import chain, tee
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, Literal
 
 from recoversat.errors import UserError
 from recoversat.progress import progress
-from recoversat.storage import atomic_file, decoded_lines, lines_of
+from recoversat.storage import atomic_file, decoded, decoded_lines, lines_of, whole_text
+from recoversat.text.document import translate_document
 from recoversat.translator import Translator
 
 
@@ -38,6 +39,36 @@ def translate_lines(
             else:
                 stream.write(json.dumps(next(keep) | {"translation": translation.text}, ensure_ascii=False) + "\n")
         stream.flush()
+
+
+def translate_whole(
+    translator: Translator,
+    files: list[Path],
+    out: Path | None,
+    *,
+    format: Literal["text", "html"],
+    segments: int | None,
+    batch_size: int,
+    beam: int = 1,
+) -> None:
+    """Translate files (or standard input) as one text: split into sentences, spacing and placeholders kept."""
+    config = translator.config.data
+    text = "".join(map(whole_text, files)) if files else decoded(sys.stdin.buffer.read(), "standard input")
+
+    def translate(sentences: list[str]) -> list[str]:
+        return [t.text for t in translator.translate(sentences, segments=segments, batch_size=batch_size, beam=beam)]
+
+    def n_tokens(sentence: str) -> int:
+        return len(translator.tokenizer.encode([sentence])[0])
+
+    document = translate_document(
+        text, translate, language=config.src_lang, format=format, n_tokens=n_tokens, max_tokens=config.max_tokens
+    )
+    for split in document.split:
+        start = split.sentence[:60]
+        print(f"note: a sentence was too long and translated in {len(split.parts)} parts: {start}...", file=sys.stderr)
+    with output_stream(out) as stream:
+        stream.write(document.text)
 
 
 def input_lines(files: list[Path]) -> Iterator[str]:

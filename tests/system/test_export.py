@@ -3,7 +3,6 @@
 import json
 import os
 import shutil
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,6 +13,7 @@ from sacrebleu.metrics.bleu import BLEU
 from recoversat import Translation, Translator
 from recoversat.errors import UserError
 from recoversat.export_folder import ValidationText, export_folder, precisions_of, validation_text
+from recoversat.score_files import score_lines
 from tests.system.conftest import Run
 from tests.system.tiny_model import write_sentences, write_tiny_model
 
@@ -51,12 +51,6 @@ def exported(tmp_path_factory: pytest.TempPathFactory, recoversat: Run) -> Expor
     valid = ["--valid-src", folder / "valid.src", "--valid-tgt", folder / "valid.tgt"]
     done = recoversat("export", model, folder / "out", *valid, "--force")
     return Exported(model, folder / "out", folder / "valid.src", folder / "valid.tgt", done.stderr)
-
-
-@pytest.fixture
-def damaged(exported: Exported, tmp_path: Path) -> Iterator[Path]:
-    """A copy of the exported folder that a test may spoil."""
-    yield shutil.copytree(exported.out, tmp_path / "damaged")
 
 
 def lines_of(exported: Exported) -> list[str]:
@@ -190,18 +184,18 @@ def test_translator_gives_the_same_scores_and_beams(exported: Exported, max_memo
     assert [t.text for t in beams] != [t.text for t in reference.translate(lines, segments=1)]
 
 
-def test_given_translations_get_the_same_scores(exported: Exported, recoversat: Run) -> None:
+def test_given_translations_get_the_same_scores(exported: Exported) -> None:
     sources, targets = lines_of(exported), lines_of(exported)[::-1]
     backwards = exported.text.with_name("backwards")
     backwards.write_text("".join(f"{line}\n" for line in targets))
     for k in (1, 2):
-        files = ["--src", exported.text, "--tgt", backwards]
-        done = recoversat("score", "--model", exported.model, *files, "--segments", k, "--device", "cpu")
+        printed = score_lines(exported.model, exported.text, backwards, segments=k, jsonl=False, device="cpu")
+        wanted = [float(line) for line in printed]
         for translator in both(exported):
             scored = translator.score_batch(sources, targets, segments=k)
             assert [one.text for one in scored] == targets
             sums = [sum(p for segment in one.segments for p in segment.log_probs) for one in scored]
-            np.testing.assert_allclose(sums, [float(line) for line in done.stdout.split()], atol=2e-3)
+            np.testing.assert_allclose(sums, wanted, atol=2e-3)
     with pytest.raises(UserError, match="pair 2: its source is empty"):
         both(exported)[1].score_batch(["w1", ""], ["w2", "w3"])
 
@@ -225,89 +219,7 @@ def test_it_translates_where_torch_is_absent(exported: Exported, tmp_path: Path,
     assert "torch is missing: pip install 'recoversat[train]'" in refused.stderr
 
 
-def test_the_folder_decides_on_the_engine(exported: Exported, tmp_path: Path) -> None:
-    def described(folder: Path, **options: object) -> tuple[object, ...]:
-        description = Translator(folder, intra_threads=1, **options).engine.description  # type: ignore[arg-type,union-attr]
-        return tuple(description.values())
-
-    assert described(exported.model, device="cpu") == ("torch", "fp32", "cpu", 1)
-    assert described(exported.out) == ("onnx", "int8", "cpu", 1)
-    assert described(exported.out, compute_type="float32") == ("onnx", "fp32", "cpu", 1)
-    mixed = shutil.copytree(exported.model, tmp_path / "mixed")
-    shutil.copytree(exported.out / "onnx" / "fp32", mixed / "onnx" / "fp32")
-    assert described(mixed) == ("onnx", "fp32", "cpu", 1)
-    with pytest.raises(UserError, match="holds no int8 weights"):
-        Translator(mixed, compute_type="int8")
-    with pytest.raises(UserError, match="which run on the CPU; use --device cpu"):
-        Translator(exported.out, device="cuda")
-    with pytest.raises(UserError, match="there are: default, int8, float32"):
-        Translator(exported.out, compute_type="int4")  # type: ignore[arg-type]
-    with pytest.raises(UserError, match="whose memory cannot be bounded; run 'recoversat export'"):
-        Translator(exported.model, device="cpu", max_memory=10**9)
-
-
-def test_threads_follow_the_environment_where_nothing_is_asked(
-    exported: Exported, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("OMP_NUM_THREADS", "3")
-    assert Translator(exported.out).engine.description["threads"] == 3  # type: ignore[union-attr]
-    monkeypatch.delenv("OMP_NUM_THREADS")
-    assert Translator(exported.out).engine.description["threads"] == len(os.sched_getaffinity(0))  # type: ignore[union-attr]
-
-
-@pytest.mark.parametrize("name", ["weights.bin", "step.onnx", "encoder.onnx", "probe.onnx"])
-def test_a_cut_off_file_is_refused_by_name(damaged: Path, name: str, recoversat: Run) -> None:
-    path = damaged / "onnx" / "int8" / name
-    path.write_bytes(path.read_bytes()[:-100])
-    with pytest.raises(UserError, match=rf"int8: damaged \({name} is .* bytes, not .*\); export the model again"):
-        Translator(damaged)
-    path.unlink()
-    with pytest.raises(UserError, match=rf"damaged \({name} is missing\)"):
-        Translator(damaged)
-    (damaged / "export.json").unlink()  # without its notes the graphs themselves must be good
-    path.write_bytes(b"no graph")
-    with pytest.raises(UserError, match=r"\.onnx: damaged, or of another version"):
-        Translator(damaged)
-
-
-def test_the_command_refuses_a_damaged_folder_in_one_line(damaged: Path, recoversat: Run) -> None:
-    graph = damaged / "onnx" / "int8" / "step.onnx"
-    graph.write_bytes(b"\xff" * graph.stat().st_size)
-    refused = recoversat("translate", "--model", damaged, stdin="w1\n", expect=2)
-    assert refused.stderr.startswith("error: ")
-    assert "step.onnx: damaged, or of another version" in refused.stderr
-
-
-@pytest.mark.parametrize(
-    ("changed", "reason"),
-    [
-        ({"d_model": 64}, "d_model is 32, config.json says 64"),
-        ({"decoder_layers": 1}, "decoder_layers is 2, config.json says 1"),
-        ({"n_heads": 2}, "n_heads is 4, config.json says 2"),
-        ({"vocab_size": 300}, "256 tokens, config.json says 300"),
-    ],
-)
-def test_the_graph_of_another_model_is_refused(damaged: Path, changed: dict[str, int], reason: str) -> None:
-    config = json.loads((damaged / "config.json").read_text())
-    config["model"] |= changed
-    (damaged / "config.json").write_text(json.dumps(config))
-    with pytest.raises(UserError, match=rf"the graph of another model \({reason}\)"):
-        Translator(damaged)
-
-
-def test_a_folder_whose_notes_or_graphs_are_not_its_own_is_refused(damaged: Path) -> None:
-    (damaged / "export.json").write_text('{"precisions": {}}')
-    with pytest.raises(UserError, match="says nothing of onnx/int8"):
-        Translator(damaged)
-    shutil.rmtree(damaged / "onnx")
-    (damaged / "onnx").mkdir()
-    with pytest.raises(UserError, match="no exported model here"):
-        Translator(damaged)
-
-
-def test_what_cannot_be_exported_is_refused_with_a_reason(
-    exported: Exported, tmp_path: Path, toy: Path, recoversat: Run
-) -> None:
+def test_what_cannot_be_exported_is_refused_with_a_reason(exported: Exported, tmp_path: Path, recoversat: Run) -> None:
     one_step = write_tiny_model(tmp_path / "nat", kind="nat")
     refused = recoversat("export", one_step, tmp_path / "out", expect=2)
     assert "a one-step model (model.kind nat) is not exported" in refused.stderr
@@ -318,8 +230,10 @@ def test_what_cannot_be_exported_is_refused_with_a_reason(
         export_folder(exported.model, exported.out, ("fp32",), None)
     with pytest.raises(UserError, match="no weights here"):
         export_folder(exported.out, tmp_path / "again", ("fp32",), None)
+    (tmp_path / "corpus").mkdir()
+    (tmp_path / "corpus" / "vocabulary.txt").write_text("another\n")
     with pytest.raises(UserError, match="different vocabularies"):
-        validation_text(exported.model, toy / "corpus", None)
+        validation_text(exported.model, tmp_path / "corpus", None)
     with pytest.raises(UserError, match="--precision int4: there are fp32 and int8"):
         precisions_of(["int4"])
 

@@ -131,9 +131,11 @@ def test_the_one_step_baseline_goes_through_the_same_commands(
     judged = recoversat("translate", "--model", run, "--teacher", teacher, "--lengths", 5, stdin=text).stdout
     assert len(plain.splitlines()) == len(judged.splitlines()) == 2
     test = f"t={finished / 'corpus' / 'valid.src'},{finished / 'corpus' / 'valid.tgt'}"
-    systems = ["--system", f"nat={run}", "--system", f"at={teacher}"]
+    lpd = f"lpd={run}:teacher={teacher}:lengths=5"
+    systems = ["--system", f"nat={run}", "--system", lpd, "--system", f"at={teacher}"]
     done = recoversat("evaluate", *systems, "--test", test, "--at", "at", "--samples", 10, "--out", tmp_path / "report")
     assert "| nat" in done.stdout
+    assert "| lpd" in done.stdout
     wrong = recoversat("train", finished / "distilled", "--out", tmp_path / "x", *settings, *nat[:2], expect=2)
     assert "writes one segment: add train.segments=1" in wrong.stderr
 

@@ -157,6 +157,7 @@ def test_a_signal_lets_requests_finish_and_refuses_new_ones(folder: Path, tmp_pa
         ([], "no model to serve: add --model"),
         (["--model", "english=x"], "write it like en-de=FOLDER"),
         (["--model", "{folder}", "--max-memory", "lots"], "'lots' is no size"),
+        (["--model", "{folder}", "--compute-type", "int4"], "compute type 'int4' does not exist"),
         (["--model", "{folder}", "--api-keys", "nokeys"], "--api-keys nokeys: No such file"),
         (["--model", "{folder}", "--port", "{port}"], "choose another --host or --port"),
         (["--model", "{folder}", "--max-memory", "9M", "--port", "0"], "--max-memory: a worker holds"),

@@ -83,6 +83,23 @@ def test_lines_in_are_lines_out(trained: dict[int, Path], toy: Path, tmp_path: P
     assert (tmp_path / "out.txt").read_text() == done.stdout
 
 
+def test_texts_and_pages_keep_their_shape(trained: dict[int, Path], tmp_path: Path, recoversat: Run) -> None:
+    """Spacing, line breaks, placeholders and tags come back as they were, whatever the model does."""
+    text = "copy 1 2 3 4  \r\n\r\n\t{{name}} https://x.org/a?b=1 %1$s\n"
+    (tmp_path / "text.txt").write_bytes(text.encode())
+    done = recoversat(
+        "translate", "--model", trained[4], "--format", "text", tmp_path / "text.txt", "--out", tmp_path / "o"
+    )
+    out = (tmp_path / "o").read_bytes().decode()
+    assert out.startswith("1 2 3 4  \r\n\r\n\t"), done.stderr
+    assert [part for part in ("{{name}}", "https://x.org/a?b=1", "%1$s") if out.count(part) == 1] == text.split()[-3:]
+    page = '<p class="copy">copy 1 2 3 4</p><script>copy 1</script>'
+    html = recoversat("translate", "--model", trained[4], "--format", "html", stdin=page).stdout
+    assert html == '<p class="copy">1 2 3 4</p><script>copy 1</script>'
+    both = recoversat("translate", "--model", trained[4], "--format", "html", "--jsonl", stdin=page, expect=2)
+    assert "go without" in both.stderr
+
+
 def test_jsonl_keeps_what_it_does_not_know(trained: dict[int, Path], recoversat: Run) -> None:
     records = [{"id": 7, "text": "copy 1 2 3 4", "x": None}, {"text": "", "y": [1]}]
     done = recoversat(

@@ -21,6 +21,8 @@ class SystemSpec:
     path: str  # may hold {test}, the name of the test set
     segments: int | None = None
     beam: int = 1
+    teacher: str | None = None  # judges the candidates of a one-step model (length-parallel decoding)
+    lengths: int = 9
 
     @property
     def kind(self) -> Literal["model", "file"]:
@@ -44,21 +46,28 @@ class TestSpec:
 
 
 def parse_system(text: str) -> SystemSpec:
-    """Read NAME=PATH[:segments=K][:beam=N].
+    """Read NAME=PATH[:segments=K][:beam=N], of a one-step model NAME=PATH[:teacher=PATH][:lengths=N].
 
-    >>> parse_system("k5=student:segments=5")
-    SystemSpec(name='k5', path='student', segments=5, beam=1)
+    >>> parse_system("k5=student:segments=5").segments
+    5
     """
     name, path = _named(text, "--system", "NAME=PATH, e.g. k5=student:segments=5 or other=out.de")
     match = _OPTIONS.fullmatch(path)
     options = dict(part.split("=", 1) for part in match[2].split(":")[1:]) if match else {}
     for key, value in options.items():
-        if key not in ("segments", "beam"):
-            raise UserError(f"--system {text}: no option {key}; there are segments and beam, e.g. :segments=5")
-        if not value.isdecimal() or int(value) < 1:
+        if key not in ("segments", "beam", "lengths", "teacher"):
+            known = "segments, beam, lengths and teacher"
+            raise UserError(f"--system {text}: no option {key}; there are {known}, e.g. :segments=5")
+        if key != "teacher" and (not value.isdecimal() or int(value) < 1):
             raise UserError(f"--system {text}: {key} must be a whole number from 1, not {value!r}")
-    segments = int(options["segments"]) if "segments" in options else None
-    return SystemSpec(name, match[1] if match else path, segments, int(options.get("beam", 1)))
+    return SystemSpec(
+        name,
+        match[1] if match else path,
+        segments=int(options["segments"]) if "segments" in options else None,
+        beam=int(options.get("beam", 1)),
+        teacher=options.get("teacher"),
+        lengths=int(options.get("lengths", 9)),
+    )
 
 
 def parse_test(text: str) -> TestSpec:

@@ -83,6 +83,10 @@ def load_system(spec: SystemSpec, *, device: str = "auto", batch_size: int = 32)
     segments = None if config.model.kind == "nat" else translator.segments_for(spec.segments)
     settings = _settings(folder, config, facts, segments, spec.beam)
     settings |= engine_settings(translator.engine) | {"batch": batch_size}
+    if spec.teacher:
+        translator.judged_by(spec.teacher, spec.lengths, device)
+        judge = fingerprint(*sorted(resolve_model(Path(spec.teacher)).glob("*.safetensors")))
+        settings |= {"lengths": spec.lengths, "teacher": judge}
     return ModelSystem(spec.name, translator, segments, spec.beam, batch_size, settings)
 
 

@@ -4,10 +4,10 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
 from recoversat.config import Config
-from recoversat.engines.loading import ONNX
+from recoversat.engines.loading import ONNX, ComputeType
 from recoversat.errors import UserError
 from recoversat.model_folder import read_config, resolve_model
 from recoversat.serve.settings import ServeSettings
@@ -120,7 +120,13 @@ def load_model(where: ModelSource, settings: ServeSettings) -> ServedModel:
     # Only exported models can bound their decoding; torch's is watched from outside (see worker.py).
     exported = (where.folder / ONNX).is_dir() and settings.device != "cuda"
     bound = settings.worker_memory // _DECODING_SHARE if settings.worker_memory and exported else None
-    translator = Translator(where.folder, device=settings.device, intra_threads=settings.threads, max_memory=bound)
+    translator = Translator(
+        where.folder,
+        device=settings.device,
+        compute_type=cast("ComputeType", settings.compute_type),
+        intra_threads=settings.threads,
+        max_memory=bound,
+    )
     return serve_model(where.source, where.target, translator, translator.config.model.max_segments)
 
 

@@ -22,6 +22,7 @@ class ServeSettings(BaseModel):
     workers: int = Field(1, ge=1, description="processes; each loads the models")
     threads: int = Field(1, ge=1, description="processor cores one worker decodes with")
     device: str = Field("cpu", description="cpu, cuda or auto")
+    compute_type: str = Field("default", description="int8 or float32; int8 where exported by default")
     max_memory: int | None = Field(None, ge=1, description="bytes for all workers together; null = no bound")
     batch_size: int = Field(32, ge=1, description="texts translated together; 1 = no dynamic batching")
     batch_window: float = Field(0.004, ge=0, description="seconds an idle worker waits for company of a request")

@@ -14,7 +14,9 @@ from multiprocessing import get_context
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from pathlib import Path
+from typing import cast
 
+from recoversat.engines.loading import ComputeType, EngineOptions
 from recoversat.errors import UserError
 from recoversat.serve.api_keys import read_api_keys
 from recoversat.serve.catalog import model_sources
@@ -127,7 +129,9 @@ class Supervisor:
 def serve(settings: ServeSettings) -> None:
     """Serve until a signal comes."""
     start_logging()
-    model_sources(settings.models)  # a wrong path is told before anything is started
+    # What is wrong is told before anything is started.
+    model_sources(settings.models)
+    EngineOptions(settings.device, cast("ComputeType", settings.compute_type))
     if settings.api_keys:
         read_api_keys(settings.api_keys)
     sock = _bind(settings.host, settings.port)
