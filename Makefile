@@ -2,7 +2,7 @@
 VENV ?= .venv
 PY := $(VENV)/bin/python
 
-.PHONY: setup demo test lint
+.PHONY: setup demo test test-core lint
 setup: $(VENV)/.installed
 $(VENV)/.installed: pyproject.toml constraints.txt
 	python3 -m venv $(VENV)
@@ -16,6 +16,9 @@ demo: setup  # a real, if tiny, RecoverSAT from the shipped sample: a few minute
 test: setup
 	sh tests/ensure_chromium.sh
 	OMP_NUM_THREADS=1 $(PY) -m pytest -n 2 --dist loadfile
+
+test-core: setup  # a fresh environment without extras, so without torch, translates with an exported model
+	$(PY) tests/core_install.py
 
 lint: setup
 	$(PY) -m ruff check . && $(PY) -m ruff format --check . && $(PY) -m mypy

@@ -161,7 +161,13 @@ def translate(
         if inspection or jsonl:
             raise UserError("--format text and html go without --show, --trace, --force and --jsonl")
         translate_whole(
-            translator, files or [], out, format="html" if format_ is Format.html else "text", segments=segments, batch_size=batch_size, beam=beam
+            translator,
+            files or [],
+            out,
+            format="html" if format_ is Format.html else "text",
+            segments=segments,
+            batch_size=batch_size,
+            beam=beam,
         )
     elif inspection:
         show_lines(translator, files or [], out, inspection, segments=segments, batch_size=batch_size, beam=beam)

@@ -16,9 +16,10 @@ from recoversat.decoding.segmentwise import decode_segments, max_steps
 from recoversat.engines.engine import Engine
 from recoversat.errors import UserError
 from recoversat.evaluation.quality import corpus_bleu
+from recoversat.identity import claim
 from recoversat.model_folder import WEIGHTS, read_config, resolve_model
 from recoversat.progress import progress
-from recoversat.storage import atomic_file, atomic_folder, fingerprint, read_json, sweep_partial, write_json
+from recoversat.storage import atomic_file, atomic_folder, fingerprint, sweep_partial
 from recoversat.text.tokenizer import vocabulary_fingerprint
 from recoversat.vocab import EOS
 
@@ -96,15 +97,8 @@ def _claim_shards(job: Distillation, corpus: Corpus) -> dict[str, Any]:
     job.shards.mkdir(parents=True, exist_ok=True)
     if job.rank == 0:
         sweep_partial(job.shards)
-    if not (job.shards / SETTINGS).exists():
-        write_json(job.shards / SETTINGS, settings)
-    before = read_json(job.shards / SETTINGS, "folder of shards")
-    changed = [f"{key}: {before.get(key)} -> {value}" for key, value in settings.items() if before.get(key) != value]
-    if changed:
-        raise UserError(
-            f"{job.shards} holds shards made with other settings; remove it or write elsewhere\n  "
-            + "\n  ".join(changed)
-        )
+    refusal = f"{job.shards} holds shards made with other settings; remove it or write elsewhere"
+    claim(job.shards / SETTINGS, settings, refusal)
     return settings
 
 

@@ -15,8 +15,10 @@ from recoversat.data.corpus import open_corpus
 from recoversat.data.prepare import TextPairs, prepare
 from recoversat.distill import Distillation, distill
 from recoversat.errors import UserError
+from recoversat.identity import claim
 from recoversat.model_folder import checkpoint_folders, read_config, resolve_model
 from recoversat.storage import atomic_folder, fingerprint, read_json, sweep_partial, write_json
+from recoversat.training.run_folder import HARMLESS
 
 STATE = "fit.json"
 Say = Callable[[str], None]
@@ -105,17 +107,8 @@ def _claim(job: FitJob, force: bool) -> None:
         shutil.rmtree(job.out)
     if job.out.exists() and any(job.out.iterdir()) and not (job.out / STATE).is_file():
         raise UserError(f"{job.out} exists and was not made by `fit`; choose another folder")
-    identity = _identity(job)
-    if not (job.out / STATE).is_file():
-        write_json(job.out / STATE, identity)
-        return
-    before = read_json(job.out / STATE, "fit folder")
-    changed = [f"{key}: {before.get(key)} -> {value}" for key, value in identity.items() if before.get(key) != value]
-    if changed:
-        raise UserError(
-            f"{job.out} was begun with something else; use another folder, or --force to start over\n  "
-            + "\n  ".join(changed)
-        )
+    refusal = f"{job.out} was begun with something else; use another folder, or --force to start over"
+    claim(job.out / STATE, _identity(job), refusal)
 
 
 def _identity(job: FitJob) -> dict[str, Any]:
@@ -128,7 +121,7 @@ def _identity(job: FitJob) -> dict[str, Any]:
         identity[f"{name} files"] = fingerprint(*files) if files else None
     for name, config in (("teacher", job.teacher), ("student", job.student)):
         for section, values in config.model_dump(exclude={"preset"}).items():
-            identity |= {f"{name} {section}.{key}": value for key, value in values.items()}
+            identity |= {f"{name} {section}.{key}": value for key, value in values.items() if key not in HARMLESS}
     return identity
 
 

@@ -1,6 +1,7 @@
 """The server as people run it: its own processes, a real model, a real client, and workers that get killed."""
 
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -11,10 +12,14 @@ import urllib.error
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
 from libretranslatepy import LibreTranslateAPI
 
+from recoversat.errors import UserError
+from recoversat.serve.settings import ServeSettings
+from recoversat.serve.supervisor import serve
 from recoversat.translator import Translator
 
 from .serving import Running, sentence, serving, write_random_model
@@ -115,6 +120,7 @@ def test_a_killed_worker_takes_only_its_own_requests_with_it(server: Running, an
             else:
                 right[me] += found == answers[text]
                 wrong[me] += found != answers[text]
+            time.sleep(0.01)  # leave the new worker some time to start
 
     threads = [threading.Thread(target=client, args=(me,)) for me in range(n_clients)]
     for thread in threads:
@@ -151,28 +157,32 @@ def test_a_signal_lets_requests_finish_and_refuses_new_ones(folder: Path, tmp_pa
 
 
 @pytest.mark.parametrize(
-    ("options", "message"),
+    ("wrong", "message"),
     [
-        (["--model", "nowhere"], "nowhere: no such model folder"),
-        ([], "no model to serve: add --model"),
-        (["--model", "english=x"], "write it like en-de=FOLDER"),
-        (["--model", "{folder}", "--max-memory", "lots"], "'lots' is no size"),
-        (["--model", "{folder}", "--compute-type", "int4"], "compute type 'int4' does not exist"),
-        (["--model", "{folder}", "--api-keys", "nokeys"], "--api-keys nokeys: No such file"),
-        (["--model", "{folder}", "--port", "{port}"], "choose another --host or --port"),
-        (["--model", "{folder}", "--max-memory", "9M", "--port", "0"], "--max-memory: a worker holds"),
+        ({"models": ("nowhere",)}, "nowhere: no such model folder"),
+        ({"models": ()}, "no model to serve: add --model"),
+        ({"models": ("english=x",)}, "write it like en-de=FOLDER"),
+        ({"compute_type": "int4"}, "compute type 'int4' does not exist"),
+        ({"api_keys": Path("nokeys")}, "--api-keys nokeys: No such file"),
+        ({"port": "taken"}, "choose another --host or --port"),
     ],
 )
-def test_what_is_wrong_is_told_before_anything_runs(folder: Path, options: list[str], message: str) -> None:
+def test_what_is_wrong_is_told_before_anything_runs(folder: Path, wrong: dict[str, Any], message: str) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
-        port = str(taken.getsockname()[1])
-        filled = [option.format(folder=folder, port=port) for option in options]
-        command = [sys.executable, "-m", "recoversat", "serve", *filled]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+        if "port" in wrong:
+            wrong = {"port": taken.getsockname()[1]}
+        with pytest.raises(UserError, match=re.escape(message)):
+            serve(ServeSettings(**({"models": (str(folder),)} | wrong)))
+
+
+def test_models_that_do_not_fit_into_the_memory_are_refused(folder: Path) -> None:
+    options = ["--model", str(folder), "--max-memory", "9M", "--port", "0"]
+    command = [sys.executable, "-m", "recoversat", "serve", *options]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 2
-    assert message in done.stderr
+    assert "error: --max-memory: a worker holds" in done.stderr
     assert "Traceback" not in done.stderr
 
 

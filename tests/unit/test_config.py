@@ -73,7 +73,7 @@ def test_bad_files_and_overrides_are_named(tmp_path: Path) -> None:
         load_config(tmp_path / "bad.yaml")
     with pytest.raises(UserError, match="preset 'tiny' does not exist"):
         load_config(preset="tiny")
-    with pytest.raises(UserError, match="section.key=value"):
+    with pytest.raises(UserError, match=r"section\.key=value"):
         load_config(overrides=["steps=3"])
 
 

@@ -75,7 +75,7 @@ def test_random_cuts_are_distinct_places_from_1_to_t(length: int, k: int, seed: 
 def test_random_cuts_are_uniform() -> None:
     keys = np.random.default_rng(0).random((20_000, 5))
     found = random_cuts(np.full(20_000, 5), np.full(20_000, 3), 2, keys)
-    counts = {pair: 0 for pair in [(a, b) for a in range(1, 6) for b in range(a + 1, 6)]}
+    counts = dict.fromkeys([(a, b) for a in range(1, 6) for b in range(a + 1, 6)], 0)
     for pair in map(tuple, found.tolist()):
         counts[pair] += 1
     assert min(counts.values()) > 1800  # 2,000 each, if uniform

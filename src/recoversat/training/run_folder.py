@@ -7,12 +7,13 @@ from typing import Any
 
 from recoversat.config import Config
 from recoversat.errors import UserError
-from recoversat.storage import read_json, sweep_partial, write_json, write_text
+from recoversat.identity import claim
+from recoversat.storage import sweep_partial, write_text
 
 RUN = "run.json"
 
 # settings that may change between two starts of a run without changing what it computes
-_HARMLESS = {"workers", "log_every", "save_every", "validate_every", "keep_checkpoints", "tensorboard", "compile"}
+HARMLESS = {"workers", "log_every", "save_every", "validate_every", "keep_checkpoints", "tensorboard", "compile"}
 
 
 def claim_run(run: Path, config: Config, facts: dict[str, Any], *, force: bool) -> None:
@@ -27,19 +28,8 @@ def claim_run(run: Path, config: Config, facts: dict[str, Any], *, force: bool) 
     sweep_partial(run)
     (run / "checkpoints").mkdir(exist_ok=True)
     sweep_partial(run / "checkpoints")
-    identity = _identity(config, facts)
-    if not (run / RUN).is_file():
-        write_json(run / RUN, identity)
-        return
-    before = read_json(run / RUN, "training run")
-    changed = [
-        f"{key}: {before.get(key)!r} -> {value!r}" for key, value in identity.items() if before.get(key) != value
-    ]
-    if changed:
-        raise UserError(
-            f"{run} was started with other settings; use another folder, or --force to start over\n  "
-            + "\n  ".join(changed)
-        )
+    refusal = f"{run} was started with other settings; use another folder, or --force to start over"
+    claim(run / RUN, _identity(config, facts), refusal)
 
 
 def cut_log(log: Path, last_update: int) -> None:
@@ -60,6 +50,6 @@ def _identity(config: Config, facts: dict[str, Any]) -> dict[str, Any]:
     identity = dict(facts)
     for section in ("model", "train"):
         for key, value in getattr(config, section).model_dump().items():
-            if key not in _HARMLESS:
+            if key not in HARMLESS:
                 identity[f"{section}.{key}"] = value
     return identity
