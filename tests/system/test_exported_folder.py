@@ -6,6 +6,7 @@ import shutil
 from pathlib import Path
 
 import pytest
+import torch
 
 from recoversat import Translator
 from recoversat.errors import UserError
@@ -60,6 +61,17 @@ def test_threads_follow_the_environment_where_nothing_is_asked(exported: Path, m
     assert Translator(exported).engine.description["threads"] == 3  # type: ignore[union-attr]
     monkeypatch.delenv("OMP_NUM_THREADS")
     assert Translator(exported).engine.description["threads"] == len(os.sched_getaffinity(0))  # type: ignore[union-attr]
+
+
+def test_threads_asked_for_are_threads_used(model: Path, exported: Path) -> None:
+    before = torch.get_num_threads()
+    try:
+        for folder in (model, exported):
+            translator = Translator(folder, device="cpu", intra_threads=before + 1)
+            assert translator.engine.description["threads"] == before + 1  # type: ignore[union-attr]
+        assert torch.get_num_threads() == before + 1
+    finally:
+        torch.set_num_threads(before)
 
 
 @pytest.mark.parametrize("name", ["weights.bin", "step.onnx", "encoder.onnx", "probe.onnx"])
