@@ -10,7 +10,8 @@ $(VENV)/.installed: pyproject.toml constraints.txt
 	touch $@
 
 demo: setup  # a real, if tiny, RecoverSAT from the shipped sample: a few minutes on two cores
-	$(VENV)/bin/recoversat fit --src tests/data/tatoeba.en --tgt tests/data/tatoeba.de --out work/demo --segments 3
+	$(VENV)/bin/recoversat fit --src tests/data/tatoeba.en --tgt tests/data/tatoeba.de --out work/demo --segments 3 \
+	  --set train.steps=500 --set train.batch_tokens=1024 --set model.d_model=96 --set model.encoder_layers=2 --set model.decoder_layers=2
 	echo "He is here." | $(VENV)/bin/recoversat translate --model work/demo --show segments
 
 test: setup

@@ -206,9 +206,7 @@ class Translator:
             raise UserError(f"--beam {beam}: beam search writes one segment, this would be {k}; add --segments 1")
         if forced or alternatives:
             raise UserError(f"--beam {beam}: a beam is neither forced nor traced; leave out --beam, --force or --trace")
-        found = beam_search(
-            self.engine.start(sources, n_segments), limits, beam, self.config.decode.length_penalty
-        )
+        found = beam_search(self.engine.start(sources, n_segments), limits, beam, self.config.decode.length_penalty)
         ends = [[EOS] if nbest.best.closed else [] for nbest in found]
         return [
             Decoded([nbest.best.tokens + end], [nbest.best.token_log_probs], nbest.steps)

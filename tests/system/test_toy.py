@@ -147,6 +147,18 @@ def test_a_student_starts_from_its_teacher_or_says_why_not(
 
 def test_help_has_an_example_for_every_verb(recoversat: Run) -> None:
     help_text = recoversat("--help").stdout
-    for verb in ("prepare", "train", "translate", "average", "distill", "score", "fit", "evaluate"):
+    for verb in (
+        "prepare",
+        "train",
+        "translate",
+        "average",
+        "distill",
+        "score",
+        "fit",
+        "evaluate",
+        "sweep",
+        "export",
+        "serve",
+    ):
         assert verb in help_text
         assert "Example:" in recoversat(verb, "--help").stdout

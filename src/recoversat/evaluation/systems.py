@@ -18,6 +18,7 @@ from recoversat.translator import Translation, Translator
 
 _LATENCY_SENTENCES, _THREADS = "latency_sentences", "threads"
 _TIMING = {_LATENCY_SENTENCES: None, _THREADS: None}  # settings that change the time and not the text
+_WEIGHTS = ("*.safetensors", "*.onnx", "weights.bin")
 _WARM_UP = 3  # sentences translated before the clock starts: first calls allocate and compile
 _BLOCK = 16  # batches between two signs of progress
 
@@ -111,7 +112,7 @@ def _settings(folder: Path, config: Config, facts: dict[str, Any], segments: int
         "p": p_label(train.random_prob, train.anneal) if divided else None,
         "q": train.repeat_prob if divided else None,
         "beam": beam if segments == 1 else None,
-        "weights": fingerprint(*sorted([*folder.rglob("*.safetensors"), *folder.rglob("*.onnx")])),
+        "weights": fingerprint(*sorted(path for kind in _WEIGHTS for path in folder.rglob(kind))),
         "vocabulary": vocabulary_of(folder),
         "updates": facts.get("step"),
         "extra_steps": decode.extra_steps,

@@ -1,0 +1,24 @@
+"""The `recoversat` command: one small function a verb, no logic; imports happen inside, so help is instant."""
+
+import sys
+
+import typer
+
+from recoversat.cli import learning, measuring, translating  # noqa: F401  (importing them adds their verbs)
+from recoversat.cli.app import app
+from recoversat.errors import UserError
+
+
+def main() -> None:
+    """Run the command; a user's mistake gets one clear line, not a traceback."""
+    try:
+        app()
+    except UserError as error:
+        typer.echo(f"error: {error}", err=True)
+        sys.exit(2)
+    except BrokenPipeError:  # `recoversat translate ... | head`
+        sys.stderr.close()
+        sys.exit(141)
+    except OSError as error:  # a full disk, a folder that may not be written
+        typer.echo(f"error: {error}", err=True)
+        sys.exit(1)

@@ -1,0 +1,35 @@
+"""The command itself, and the options that several verbs share."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+app = typer.Typer(
+    add_completion=False,
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    rich_markup_mode="markdown",
+    help="Semi-autoregressive machine translation: all segments of a sentence written at the same time.",
+)
+
+ConfigFile = Annotated[Path | None, typer.Option("--config", help="YAML file of settings.", show_default=False)]
+Preset = Annotated[
+    str | None, typer.Option(help="Start from: iwslt16, wmt14, wmt16, small, deep-shallow.", show_default=False)
+]
+Set = Annotated[
+    list[str] | None, typer.Option("--set", help="section.key=value; wins over --config.", show_default=False)
+]
+Device = Annotated[str, typer.Option(help="cpu, cuda or auto.")]
+Force = Annotated[bool, typer.Option("--force", help="Replace what is already there.")]
+ModelPath = Annotated[Path, typer.Option("--model", help="Model folder or training run.")]
+Segments = Annotated[int | None, typer.Option("--segments", help="K; the model's own by default.", show_default=False)]
+
+
+@app.callback(invoke_without_command=True)
+def _root(version: Annotated[bool, typer.Option("--version", help="Show the version and exit.")] = False) -> None:
+    if version:
+        from recoversat import __version__
+
+        typer.echo(f"recoversat {__version__}")
+        raise typer.Exit

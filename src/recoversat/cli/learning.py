@@ -1,0 +1,143 @@
+"""Verbs that make models: prepare, train, average, distill, fit."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from recoversat.cli.app import ConfigFile, Device, Force, Preset, Set, app
+from recoversat.cli.pairs import optional_pairs, text_pairs
+from recoversat.errors import UserError
+
+
+@app.command(
+    epilog="Example: `recoversat prepare --src train.en --tgt train.de --out corpus --preset small --hold-out 500`"
+)
+def prepare(
+    out: Annotated[Path, typer.Option(help="Folder to write.")],
+    src: Annotated[
+        Path | None, typer.Option(help="Source text, one sentence a line (.gz, .xz too).", show_default=False)
+    ] = None,
+    tgt: Annotated[Path | None, typer.Option(help="Target text, aligned line by line.", show_default=False)] = None,
+    tsv: Annotated[Path | None, typer.Option(help="Instead of both: source<TAB>target.", show_default=False)] = None,
+    valid_src: Annotated[Path | None, typer.Option(help="Validation source.", show_default=False)] = None,
+    valid_tgt: Annotated[Path | None, typer.Option(help="Validation target.", show_default=False)] = None,
+    hold_out: Annotated[int, typer.Option(help="Without validation files: keep so many pairs for validation.")] = 0,
+    tokenizer_from: Annotated[
+        Path | None, typer.Option(help="Use the tokenizer of this folder.", show_default=False)
+    ] = None,
+    config: ConfigFile = None,
+    preset: Preset = None,
+    set_: Set = None,
+    force: Force = False,
+) -> None:
+    """Turn two text files into a corpus ready for training: tokenised, filtered, memory-mapped."""
+    from recoversat.config import load_config
+    from recoversat.data import prepare as preparing
+
+    settings = load_config(config, preset, set_)
+    valid = optional_pairs(valid_src, valid_tgt, "--valid")
+    report = preparing.prepare(
+        text_pairs(src, tgt, tsv), out, settings.data, valid=valid, hold_out=hold_out,
+        tokenizer_from=tokenizer_from, replace=force,
+    )  # fmt: skip
+    typer.echo(report.as_text(), err=True)
+
+
+@app.command(epilog="Example: `recoversat train corpus --out run --preset small --set train.segments=5`")
+def train(
+    corpus: Annotated[Path, typer.Argument(help="Folder written by `prepare` or `distill`.")],
+    out: Annotated[Path, typer.Option(help="Folder of the run; an interrupted one is continued.")],
+    init_from: Annotated[
+        Path | None, typer.Option(help="Teacher whose encoder and embeddings to start from.", show_default=False)
+    ] = None,
+    init_decoder: Annotated[bool, typer.Option("--init-decoder", help="Start from the teacher's decoder too.")] = False,
+    config: ConfigFile = None,
+    preset: Preset = None,
+    set_: Set = None,
+    device: Device = "auto",
+    force: Force = False,
+) -> None:
+    """Train a RecoverSAT (or, with train.segments=1, an autoregressive teacher); several processes with torchrun."""
+    from recoversat.config import load_config
+    from recoversat.data.corpus import open_corpus
+    from recoversat.evaluation.validation import bleu_validator
+    from recoversat.training.loop import start_point, train
+
+    settings, data = load_config(config, preset, set_), open_corpus(corpus)
+    state = train(
+        settings, data, out, validate=bleu_validator(data, settings),
+        start_from=start_point(init_from, init_decoder), device=device, force=force,
+    )  # fmt: skip
+    best = f", best validation BLEU {state.best_bleu:.2f} at {state.best_update}" if state.best_bleu is not None else ""
+    typer.echo(f"trained {state.update} updates{best}: {out}", err=True)
+
+
+@app.command(epilog="Example: `recoversat average run --last 5 --out averaged`")
+def average(
+    models: Annotated[list[Path], typer.Argument(help="Model folders, or one training run.")],
+    out: Annotated[Path, typer.Option(help="Model folder to write.")],
+    last: Annotated[int, typer.Option(help="Of a training run: its newest so many checkpoints.")] = 5,
+    force: Force = False,
+) -> None:
+    """Average the weights of several checkpoints into one model."""
+    from recoversat.model_folder import checkpoint_folders
+    from recoversat.training.checkpoint import average_models
+
+    if out.exists() and not force:
+        raise UserError(f"{out} exists already; choose another folder or add --force to replace it")
+    chosen = [c for path in models for c in (checkpoint_folders(path)[-last:] or [path])]
+    average_models(chosen, out, replace=force)
+    typer.echo(f"averaged {', '.join(path.name for path in chosen)}: {out}", err=True)
+
+
+@app.command(epilog="Example: `recoversat distill teacher corpus --out distilled --beam 4`")
+def distill(
+    teacher: Annotated[Path, typer.Argument(help="Autoregressive model: folder or training run.")],
+    corpus: Annotated[Path, typer.Argument(help="Prepared corpus whose training side it translates.")],
+    out: Annotated[Path, typer.Option(help="Corpus folder to write.")],
+    beam: Annotated[int, typer.Option(min=1, help="Beam size; 1 = greedy.")] = 4,
+    shard_size: Annotated[int, typer.Option(min=1, help="Sentences a shard; a kill loses at most one.")] = 10_000,
+    batch_tokens: Annotated[int, typer.Option(min=1, help="Source tokens translated together.")] = 4096,
+    device: Device = "auto",
+) -> None:
+    """Translate the training text with a teacher, resumably; several processes share the work with torchrun."""
+    import os
+
+    from recoversat import distill as distilling
+
+    rank, world = int(os.environ.get("RANK", "0")), int(os.environ.get("WORLD_SIZE", "1"))
+    job = distilling.Distillation(teacher, corpus, out, beam, shard_size, batch_tokens, device, rank, world)
+    for key, value in distilling.distill(job).items():
+        typer.echo(f"{key.replace('_', ' ')}: {value}", err=True)
+
+
+@app.command(epilog="Example: `recoversat fit --src train.en --tgt train.de --out model --segments 5`")
+def fit(
+    src: Annotated[Path, typer.Option(help="Source text, one sentence a line (.gz, .xz too).")],
+    tgt: Annotated[Path, typer.Option(help="Target text, aligned line by line.")],
+    out: Annotated[Path, typer.Option(help="Folder for everything; an interrupted one is continued.")],
+    valid_src: Annotated[Path | None, typer.Option(help="Validation source.", show_default=False)] = None,
+    valid_tgt: Annotated[Path | None, typer.Option(help="Validation target.", show_default=False)] = None,
+    test_src: Annotated[Path | None, typer.Option(help="Test source, for the report.", show_default=False)] = None,
+    test_tgt: Annotated[Path | None, typer.Option(help="Test target, for the report.", show_default=False)] = None,
+    segments: Annotated[int, typer.Option("--segments", min=1, help="K of the student.")] = 10,
+    config: ConfigFile = None,
+    preset: Preset = None,
+    set_: Set = None,
+    teacher_set: Annotated[
+        list[str] | None, typer.Option(help="section.key=value for the teacher alone.", show_default=False)
+    ] = None,
+    device: Device = "auto",
+    force: Force = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the plan and stop.")] = False,
+) -> None:
+    """Go the whole road from two text files to an evaluated RecoverSAT; resumable at every point."""
+    from recoversat.fit import fit as run_fit
+    from recoversat.fit_defaults import fit_job
+
+    job = fit_job(
+        text_pairs(src, tgt, None), out, optional_pairs(valid_src, valid_tgt, "--valid"),
+        optional_pairs(test_src, test_tgt, "--test"), segments, config, preset, set_ or [], teacher_set or [], device,
+    )  # fmt: skip
+    run_fit(job, force=force, dry_run=dry_run)

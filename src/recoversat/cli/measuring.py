@@ -1,0 +1,75 @@
+"""Verbs that measure models: evaluate, sweep."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from recoversat.cli.app import Device, Preset, Set, app
+from recoversat.errors import UserError
+
+
+@app.command(
+    epilog="Example: `recoversat evaluate --system at=teacher --system k5=student:segments=5 --system other=out.de "
+    "--test ted=tst2014.en,tst2014.de --at at --baseline at --out report`"
+)
+def evaluate(
+    system: Annotated[
+        list[str],
+        typer.Option(help="NAME=PATH: a model, with :segments=K or :beam=N; or its translations, one a line."),
+    ],
+    test: Annotated[list[str], typer.Option(help="NAME=SOURCES,REFERENCES; {test} in a PATH stands for NAME.")],
+    out: Annotated[Path, typer.Option(help="Folder of the report and of what the models wrote.")],
+    at: Annotated[str | None, typer.Option(help="Rep and Mis relative to this system.", show_default=False)] = None,
+    baseline: Annotated[str | None, typer.Option(help="Bootstrap against this one.", show_default=False)] = None,
+    samples: Annotated[int, typer.Option(min=1, help="Resamples of the paired bootstrap.")] = 1000,
+    tokenize: Annotated[str | None, typer.Option(help="sacreBLEU's: zh, ja-mecab, ...", show_default=False)] = None,
+    tokenised: Annotated[bool, typer.Option("--tokenised", help="Tokenised BLEU too, as in the paper.")] = False,
+    latency: Annotated[int, typer.Option(min=0, help="Time so many sentences at batch 1.")] = 0,
+    batch_size: Annotated[int, typer.Option(min=1, help="Sentences translated together.")] = 32,
+    device: Device = "auto",
+) -> None:
+    """Measure systems on test sets: BLEU, chrF, TER, Rep, Mis, Step, confidence; one table, JSON, HTML, plots."""
+    from recoversat.evaluation.results import EvaluationPlan
+    from recoversat.evaluation.run import Request, run_evaluation
+    from recoversat.evaluation.specs import parse_system, parse_test
+
+    plan = EvaluationPlan(at, baseline, samples, tokenize, tokenised)
+    systems, tests = [parse_system(text) for text in system], [parse_test(text) for text in test]
+    evaluated = run_evaluation(Request(systems, tests, out, plan, batch_size, device, latency))
+    typer.echo(evaluated.as_text())
+    typer.echo(f"report: {evaluated.files.html}", err=True)
+
+
+@app.command(
+    epilog="Example: `recoversat sweep configs/ablation-q.yaml --corpus distilled --init-from teacher --at teacher "
+    "--jobs 2 --out ablation-q`"
+)
+def sweep(
+    file: Annotated[Path, typer.Argument(help="YAML file: a config and what varies over it (docs/evaluation.md).")],
+    out: Annotated[Path, typer.Option(help="Folder of all runs and the report; interrupted, it is continued.")],
+    corpus: Annotated[Path | None, typer.Option(help="Folder to train on.", show_default=False)] = None,
+    init_from: Annotated[Path | None, typer.Option(help="Teacher all runs start from.", show_default=False)] = None,
+    at: Annotated[str | None, typer.Option(help="Model that Rep and Mis are relative to.", show_default=False)] = None,
+    test: Annotated[
+        list[str] | None, typer.Option(help="NAME=SOURCES,REFERENCES; else validation text.", show_default=False)
+    ] = None,
+    jobs: Annotated[int, typer.Option(min=1, help="Trainings at the same time.")] = 1,
+    latency: Annotated[int, typer.Option(min=0, help="Time so many sentences at batch 1.")] = 0,
+    preset: Preset = None,
+    set_: Set = None,
+    device: Device = "auto",
+) -> None:
+    """Train and evaluate variants of one configuration; print the paper's ablation tables beside ours."""
+    from recoversat.evaluation.specs import parse_test
+    from recoversat.sweep.run import SweepOptions, run_sweep
+
+    options = SweepOptions(
+        corpus, init_from, at, [parse_test(text) for text in test or ()], preset, set_ or (), jobs, device, latency
+    )
+    swept = run_sweep(file, out, options, lambda line: typer.echo(line, err=True))
+    if swept.evaluated:
+        typer.echo(swept.evaluated.as_text())
+        typer.echo(f"report: {swept.evaluated.files.html}", err=True)
+    if swept.failed:
+        raise UserError("\n".join(f"{name} failed:\n{why}" for name, why in swept.failed.items()))

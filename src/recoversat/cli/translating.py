@@ -1,0 +1,167 @@
+"""Verbs that use models: translate, score, export, serve."""
+
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from recoversat.cli.app import Device, ModelPath, Segments, app
+from recoversat.cli.pairs import optional_pairs
+from recoversat.errors import UserError
+
+
+class Format(StrEnum):
+    """How `translate` reads its input."""
+
+    lines = "lines"
+    text = "text"
+    html = "html"
+
+
+@app.command(epilog="Example: `echo 'Two dogs run.' | recoversat translate --model run --segments 5 --show segments`")
+def translate(
+    model: ModelPath,
+    files: Annotated[
+        list[Path] | None, typer.Argument(help="Text files; standard input without any.", show_default=False)
+    ] = None,
+    out: Annotated[Path | None, typer.Option(help="Write here instead of standard output.", show_default=False)] = None,
+    segments: Segments = None,
+    batch_size: Annotated[int, typer.Option(help="Sentences translated together.")] = 32,
+    jsonl: Annotated[bool, typer.Option("--jsonl", help='Lines are {"text": ...}; "translation" is added.')] = False,
+    beam: Annotated[int, typer.Option(min=1, help="Beam size, where K is 1; 1 = greedy.")] = 1,
+    show: Annotated[str | None, typer.Option(help="segments: number them, mark DEL.", show_default=False)] = None,
+    trace: Annotated[
+        Path | None, typer.Option(help="Write each decoding step here, as JSON lines.", show_default=False)
+    ] = None,
+    force_words: Annotated[
+        list[str] | None,
+        typer.Option("--force", help="SEGMENT:POSITION=WORDS must stand there, e.g. '6:1=the'.", show_default=False),
+    ] = None,
+    format_: Annotated[
+        Format, typer.Option("--format", help="lines: one each; text: split into sentences; html: tags kept.")
+    ] = Format.lines,
+    teacher: Annotated[
+        Path | None, typer.Option(help="Of a one-step model: teacher that judges its candidates.", show_default=False)
+    ] = None,
+    lengths: Annotated[int, typer.Option(min=1, help="With --teacher: candidates of different length.")] = 9,
+    device: Device = "auto",
+    compute_type: Annotated[str, typer.Option(help="int8 or float32; default: int8 where exported.")] = "default",
+    threads: Annotated[int, typer.Option(min=0, help="Processor cores used; 0 = all.")] = 0,
+    max_memory: Annotated[
+        str | None, typer.Option(help="Of an exported model: bound beside weights, e.g. 500M.", show_default=False)
+    ] = None,
+) -> None:
+    """Translate text line by line: one line out for each line in."""
+    from recoversat.serve.settings import parse_size
+    from recoversat.show_files import Inspection, show_lines
+    from recoversat.translate_files import translate_lines, translate_whole
+    from recoversat.translator import Translator
+
+    inspection = Inspection.of(show, trace, force_words, jsonl=jsonl)
+    translator = Translator(
+        model, device=device, compute_type=compute_type, intra_threads=threads,  # type: ignore[arg-type]
+        max_memory=parse_size(max_memory) if max_memory else None,
+    )  # fmt: skip
+    if teacher:
+        translator.judged_by(teacher, lengths, device)
+    if format_ is not Format.lines:
+        if inspection or jsonl:
+            raise UserError("--format text and html go without --show, --trace, --force and --jsonl")
+        translate_whole(
+            translator,
+            files or [],
+            out,
+            format="html" if format_ is Format.html else "text",
+            segments=segments,
+            batch_size=batch_size,
+            beam=beam,
+        )
+    elif inspection:
+        show_lines(translator, files or [], out, inspection, segments=segments, batch_size=batch_size, beam=beam)
+    else:
+        translate_lines(translator, files or [], out, segments=segments, batch_size=batch_size, jsonl=jsonl, beam=beam)
+
+
+@app.command(epilog="Example: `recoversat score --model teacher --src test.en --tgt test.de`")
+def score(
+    model: ModelPath,
+    src: Annotated[Path, typer.Option(help="Source text.")],
+    tgt: Annotated[Path, typer.Option(help="Target text, aligned line by line.")],
+    segments: Annotated[int, typer.Option(min=1, help="Score as so many equal segments.")] = 1,
+    jsonl: Annotated[bool, typer.Option("--jsonl", help="Each token's log-probability too.")] = False,
+    device: Device = "auto",
+) -> None:
+    """Print the log-probability of each given translation, in one parallel pass."""
+    from recoversat.score_files import score_lines
+
+    for line in score_lines(model, src, tgt, segments=segments, jsonl=jsonl, device=device):
+        typer.echo(line)
+
+
+@app.command(epilog="Example: `recoversat export run exported --corpus corpus`")
+def export(
+    model: Annotated[Path, typer.Argument(help="Model folder or training run.")],
+    out: Annotated[Path, typer.Argument(help="Model folder to write; translates without torch.")],
+    precision: Annotated[
+        list[str] | None, typer.Option(help="int8, fp32; both without any.", show_default=False)
+    ] = None,
+    corpus: Annotated[
+        Path | None, typer.Option(help="Corpus whose validation text shows what int8 costs.", show_default=False)
+    ] = None,
+    valid_src: Annotated[Path | None, typer.Option(help="Instead: validation source.", show_default=False)] = None,
+    valid_tgt: Annotated[Path | None, typer.Option(help="Instead: validation target.", show_default=False)] = None,
+    force: Annotated[bool, typer.Option("--force", help="Replace OUT; keep it whatever the checks say.")] = False,
+) -> None:
+    """Write a model for fast translation on CPUs (ONNX, int8 and fp32), checked against the original."""
+    try:
+        from recoversat import export_folder as exporting
+    except ImportError as error:
+        raise UserError(f"{error.name} is missing: pip install 'recoversat[train]'") from None
+    valid = exporting.validation_text(model, corpus, optional_pairs(valid_src, valid_tgt, "--valid"))
+    report = exporting.export_folder(model, out, exporting.precisions_of(precision), valid, force=force)
+    typer.echo(report.as_text(), err=True)
+
+
+@app.command(epilog="Example: `recoversat serve --model en-de=run --port 5000 --workers 2`")
+def serve(
+    model: Annotated[
+        list[str] | None,
+        typer.Option(help="en-de=FOLDER, or FOLDER; several times for several pairs.", show_default=False),
+    ] = None,
+    host: Annotated[str, typer.Option(help="Address to listen on; 0.0.0.0 for all.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(help="Port to listen on.", min=0, max=65535)] = 5000,
+    workers: Annotated[int, typer.Option(help="Processes; each loads the models.", min=1)] = 1,
+    threads: Annotated[int, typer.Option(help="Processor cores a worker decodes with.", min=1)] = 1,
+    max_memory: Annotated[str | None, typer.Option(help="For all workers, e.g. 2G.", show_default=False)] = None,
+    batch_size: Annotated[int, typer.Option(help="Texts translated together; 1 = each alone.", min=1)] = 32,
+    batch_window: Annotated[float, typer.Option(help="Milliseconds a request waits for company.", min=0)] = 4.0,
+    queue_size: Annotated[int, typer.Option(help="Texts waiting in a worker before 503.", min=1)] = 512,
+    char_limit: Annotated[int, typer.Option(help="Characters a request.", min=1)] = 10_000,
+    text_limit: Annotated[int, typer.Option(help="Texts a request.", min=1)] = 100,
+    timeout: Annotated[float, typer.Option(help="Seconds after which a request is given up.", min=0.001)] = 30.0,
+    api_keys: Annotated[Path | None, typer.Option(help="File of API keys, one a line.", show_default=False)] = None,
+    rate_limit: Annotated[
+        int | None, typer.Option(help="Requests a minute for each key or address.", min=1, show_default=False)
+    ] = None,
+    trusted_proxy: Annotated[
+        str | None, typer.Option(help="Proxy whose X-Forwarded-For is believed.", show_default=False)
+    ] = None,
+    log_text: Annotated[bool, typer.Option("--log-text", help="Write users' texts to the log.")] = False,
+    device: Device = "cpu",
+    compute_type: Annotated[str, typer.Option(help="int8 or float32; default: int8 where exported.")] = "default",
+) -> None:
+    """Serve translations over HTTP, as LibreTranslate does, with a page that shows the decoding."""
+    from recoversat.serve.settings import ServeSettings, parse_size
+
+    settings = ServeSettings(
+        models=tuple(model or ()), host=host, port=port, workers=workers, threads=threads, device=device,
+        compute_type=compute_type, max_memory=parse_size(max_memory) if max_memory else None, batch_size=batch_size,
+        batch_window=batch_window / 1000, queue_size=queue_size, char_limit=char_limit, text_limit=text_limit,
+        timeout=timeout, api_keys=api_keys, rate_limit=rate_limit, trusted_proxy=trusted_proxy, log_text=log_text,
+    )  # fmt: skip
+    try:
+        from recoversat.serve.supervisor import serve
+    except ImportError as error:
+        raise UserError(f"{error.name} is missing: pip install 'recoversat[serve]'") from None
+    serve(settings)
