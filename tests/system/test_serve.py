@@ -196,3 +196,16 @@ def until(condition: object, seconds: float = 40) -> None:
     while not condition():  # type: ignore[operator]
         assert time.monotonic() < end, "waited too long"
         time.sleep(0.02)
+
+
+def test_an_exported_model_is_served_without_torch(folder: Path, answers: dict[str, str], tmp_path: Path) -> None:
+    exported = tmp_path / "exported"
+    command = [sys.executable, "-m", "recoversat", "export", str(folder), str(exported), "--precision", "fp32"]
+    subprocess.run(command, check=True, capture_output=True)
+    with serving(exported, tmp_path / "log") as running:
+        sentences = list(answers)[:40]
+        assert running.post("/translate", q=sentences, source="en", target="de")["translatedText"] == [
+            answers[text] for text in sentences
+        ]
+        for worker in running.workers():
+            assert "libtorch" not in Path(f"/proc/{worker}/maps").read_text()
