@@ -31,10 +31,9 @@ from recoversat.engines.onnx_weights import (
 
 INT64, INT32, FLOAT = TensorProto.INT64, TensorProto.INT32, TensorProto.FLOAT
 
-# Added to the score of a place that may not be seen. exp(-50) leaves no trace in fp32, while much less gives
-# denormal numbers, which the processor multiplies some 100 times slower. Places not yet written hold a
-# key that the model once wrote, so their scores are no larger than real ones.
-HIDDEN = -50.0
+# Added to the score of a place that may not be seen. A smaller number would be faster (exp(-50) is no denormal,
+# exp(-10000) may become one), but scores of a sharp model differ by more than 50: padding would be seen.
+HIDDEN = -10_000.0
 
 
 def encoder_graph(weights: Weights, config: ModelConfig, precision: Precision, file: WeightFile) -> bytes:
