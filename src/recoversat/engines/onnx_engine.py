@@ -17,7 +17,7 @@ from recoversat.engines.engine import pad_sources
 from recoversat.engines.onnx_stepper import Binding, OnnxStepper, Positions, layer_names
 from recoversat.engines.split_stepper import SplitStepper
 from recoversat.errors import UserError
-from recoversat.vocab import BOS, DEL, EOS, NEVER_EMITTED
+from recoversat.vocab import DEL, NEVER_EMITTED
 
 # How much goes through a graph at once: less is slower, more gains nothing and needs memory.
 _ROWS = 160
@@ -48,8 +48,6 @@ class OnnxEngine:
         self._single_bias = self._bias.copy()
         self._single_bias[DEL] = -np.inf  # one segment has nothing to delete
         self._positions = Positions(config.d_model)
-        self._filler: Floats = np.zeros((2 * config.decoder_layers, 1, config.n_heads, 1, 1), dtype=np.float32)
-        self._filler = self._typical_rows()
 
     @property
     def max_segments(self) -> int:
@@ -105,19 +103,7 @@ class OnnxEngine:
             binding.outputs(dict(zip(names, memory[:, part], strict=True)))
             binding.run()
         bias = self._single_bias if n_segments == 1 else self._bias
-        return OnnxStepper(self._step, memory, lengths, self._positions, bias, self._filler, length + 2 * n_segments)
-
-    def _typical_rows(self) -> Floats:
-        """Write one row to see what keys look like.
-
-        Places of a cache that are not yet written hold such a key, so that their scores, which the graph
-        only lowers (see HIDDEN), are no larger than real ones; their value is 0.
-        """
-        stepper = self._start([[EOS]], 1)
-        stepper.step(np.array([[BOS]]), np.array([[True]]))
-        rows = stepper.first_rows()
-        rows[1::2] = 0
-        return rows
+        return OnnxStepper(self._step, memory, lengths, self._positions, bias, length + 2 * n_segments)
 
 
 def saturates(folder: Path) -> bool:

@@ -19,16 +19,13 @@ class OnnxStepper:
 
     def __init__(
         self, session: Any, memory: Floats, memory_lengths: NDArray[np.int32],
-        positions: "Positions", bias: Floats, filler: Floats, room: int,
+        positions: "Positions", bias: Floats, room: int,
     ) -> None:  # fmt: skip
-        """Take the source's keys and values (2L, B, H, S, E); `room` is how many rows most sentences need.
-
-        `filler` (2L, 1, H, 1, E) stands in places of the cache that are not yet written.
-        """
+        """Take the source's keys and values (2L, B, H, S, E); `room` is how many rows most sentences need."""
         self._binding = Binding(session)
         self._binding.inputs({"bias": bias})
         self._memory, self._memory_lengths = memory, memory_lengths
-        self._positions, self._filler, self._room = positions, filler, room
+        self._positions, self._room = positions, room
         self._cache: Floats = np.empty((*memory.shape[:3], 0, memory.shape[4]), dtype=np.float32)  # (2L, B, H, M, E)
         self._filled: Ints = np.zeros(len(memory_lengths), dtype=np.int64)  # (B,) rows each sentence has in it
         self._steps = 0
@@ -55,10 +52,6 @@ class OnnxStepper:
         self._bind_memory()
         self._bind_cache()
 
-    def first_rows(self) -> Floats:
-        """Return the first key and value of the first sentence in every layer, (2L, 1, H, 1, E)."""
-        return self._cache[:, :1, :, :1].copy()
-
     def _frame_of(self, active: Bools, n_best: int) -> "_Frame":
         """Return the arrays of the step before if the same segments are active, else new ones."""
         if self._frame is None or not self._frame.fits(active, n_best):
@@ -73,9 +66,8 @@ class OnnxStepper:
         if needed <= used:
             return
         room = max(needed, self._room, used * 3 // 2)
-        cache: Floats = np.empty((*self._cache.shape[:3], room, self._cache.shape[4]), dtype=np.float32)
+        cache: Floats = np.zeros((*self._cache.shape[:3], room, self._cache.shape[4]), dtype=np.float32)
         cache[:, :, :, :used] = self._cache
-        cache[:, :, :, used:] = self._filler
         self._cache = cache
         self._bind_cache()
 
