@@ -17,9 +17,9 @@ from recoversat.engines.engine import Engine
 from recoversat.errors import UserError
 from recoversat.evaluation.quality import corpus_bleu
 from recoversat.identity import claim
-from recoversat.model_folder import WEIGHTS, read_config, resolve_model
+from recoversat.model_folder import read_config, resolve_model, weights_fingerprint
 from recoversat.progress import progress
-from recoversat.storage import atomic_file, atomic_folder, fingerprint, sweep_partial
+from recoversat.storage import atomic_file, atomic_folder, sweep_partial
 from recoversat.text.tokenizer import vocabulary_fingerprint
 from recoversat.vocab import EOS
 
@@ -88,7 +88,7 @@ def _claim_shards(job: Distillation, corpus: Corpus) -> dict[str, Any]:
     if 1 not in config.train.segment_choices:
         raise UserError(f"{job.teacher}: a teacher writes one segment; train it with train.segments=1")
     settings = {
-        "teacher": fingerprint(teacher / WEIGHTS),
+        "teacher": weights_fingerprint(teacher),
         "corpus": corpus.fingerprint,
         "beam": job.beam,
         "length_penalty": config.decode.length_penalty,

@@ -23,8 +23,8 @@ from recoversat.evaluation.subwords import join_subwords
 from recoversat.export_report import Agreement, Bleu, ExportReport, export_card, file_sizes
 from recoversat.model.transformer import Transformer
 from recoversat.model.weights import load_model
-from recoversat.model_folder import WEIGHTS, read_config, resolve_model, write_description
-from recoversat.storage import atomic_folder, fingerprint, write_json
+from recoversat.model_folder import WEIGHTS, read_config, resolve_model, weights_fingerprint, write_description
+from recoversat.storage import atomic_folder, write_json
 from recoversat.text.tokenizer import Tokenizer, load_tokenizer, vocabulary_fingerprint
 from recoversat.translator import Translator
 from recoversat.vocab import N_SPECIAL
@@ -138,7 +138,7 @@ def _write_graphs(
     if "fp32" not in precisions:
         shutil.rmtree(out / "fp32")
     source = {
-        "weights": fingerprint(original.folder / WEIGHTS),
+        "weights": weights_fingerprint(original.folder),
         "bytes": (original.folder / WEIGHTS).stat().st_size,
         "parameters": sum(array.size for array in weights.values()),
     }

@@ -6,7 +6,7 @@ from typing import Any
 from recoversat import __version__
 from recoversat.config import Config, parse_config
 from recoversat.errors import UserError
-from recoversat.storage import read_json, write_json
+from recoversat.storage import fingerprint, read_json, write_json
 from recoversat.text.tokenizer import Tokenizer
 
 CONFIG, WEIGHTS = "config.json", "model.safetensors"
@@ -42,6 +42,13 @@ def resolve_model(path: Path) -> Path:
     if checkpoints := checkpoint_folders(path):
         return checkpoints[-1]
     raise UserError(f"{path}: neither a model folder (config.json) nor a training run (best/, checkpoints/)")
+
+
+def weights_fingerprint(folder: Path) -> str:
+    """Identify a model's torch weights by content."""
+    if not (folder / WEIGHTS).is_file():
+        raise UserError(f"{folder}: no torch weights here ({WEIGHTS}); name the model this one was exported from")
+    return fingerprint(folder / WEIGHTS)
 
 
 def checkpoint_folders(run: Path) -> list[Path]:

@@ -3,6 +3,7 @@
 import json
 import os
 import random
+import resource
 import signal
 import subprocess
 import sys
@@ -106,3 +107,22 @@ def test_a_loss_that_is_not_finite_stops_with_the_last_good_checkpoint(
     done = recoversat(*command(toy, tmp_path / "run", *wild)[3:], expect=2)
     assert "the loss is not finite at update" in done.stderr
     assert checkpoint_folders(tmp_path / "run")
+
+
+def test_a_disk_that_is_full_loses_nothing_and_is_said(toy: Path, tmp_path: Path, one_thread: dict[str, str]) -> None:
+    """A file may not grow beyond 1 MB here: the weights fit, the optimizer's state does not."""
+    out = tmp_path / "run"
+
+    def small_disk() -> None:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (1_000_000, 1_000_000))
+
+    done = subprocess.run(
+        command(toy, out), env=one_thread, capture_output=True, text=True, check=False, preexec_fn=small_disk
+    )
+    assert done.returncode == 2, done.stderr
+    assert "optimizer.safetensors could not be written" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert not checkpoint_folders(out)
+    assert not list((out / "checkpoints").iterdir())
+    subprocess.run(command(toy, out), check=True, capture_output=True, env=one_thread)
+    assert list(losses(out)) == list(range(1, 41))

@@ -53,7 +53,7 @@ def translate(
     ] = None,
 ) -> None:
     """Translate text line by line: one line out for each line in."""
-    from recoversat.serve.settings import parse_size
+    from recoversat.byte_sizes import parse_size
     from recoversat.show_files import Inspection, show_lines
     from recoversat.translate_files import translate_lines, translate_whole
     from recoversat.translator import Translator
@@ -152,7 +152,8 @@ def serve(
     compute_type: Annotated[str, typer.Option(help="int8 or float32; default: int8 where exported.")] = "default",
 ) -> None:
     """Serve translations over HTTP, as LibreTranslate does, with a page that shows the decoding."""
-    from recoversat.serve.settings import ServeSettings, parse_size
+    from recoversat.byte_sizes import parse_size
+    from recoversat.serve.settings import ServeSettings
 
     settings = ServeSettings(
         models=tuple(model or ()), host=host, port=port, workers=workers, threads=threads, device=device,

@@ -14,7 +14,7 @@ from torch.nn import functional as F  # noqa: N812
 
 from recoversat.config import ModelConfig
 from recoversat.model.attention import sinusoids
-from recoversat.model.transformer import Decoder, Encoder, _initialise, same_sentence
+from recoversat.model.transformer import Decoder, Encoder, initialise, same_sentence
 
 # A target's length is predicted as its difference to the source's, clipped to +-64: in training data the
 # difference hardly ever exceeds it (pairs of at most 128 tokens and a ratio of at most 3).
@@ -33,7 +33,7 @@ class NatTransformer(nn.Module):
         self.encoder = Encoder(config)
         self.decoder = Decoder(config)
         self.length = nn.Linear(config.d_model, 2 * MAX_LENGTH_CHANGE + 1)
-        self.apply(_initialise)
+        self.apply(initialise)
 
     def encode(self, tokens: Tensor, positions: Tensor, sentence: Tensor) -> Tensor:
         """Encode source tokens (B, S) into memory (B, S, D)."""

@@ -78,7 +78,7 @@ class Transformer(nn.Module):
         self.dropout = nn.Dropout(config.dropout)
         self.encoder = Encoder(config)
         self.decoder = Decoder(config)
-        self.apply(_initialise)
+        self.apply(initialise)
 
     def encode(self, tokens: Tensor, positions: Tensor, sentence: Tensor) -> Tensor:
         """Encode source tokens (B, S) into memory (B, S, D)."""
@@ -147,7 +147,8 @@ def same_sentence(query: Tensor, key: Tensor) -> Tensor:
     return ((query[:, :, None] == key[:, None, :]) | (query == 0)[:, :, None])[:, None]  # (B, 1, N, M)
 
 
-def _initialise(module: nn.Module) -> None:
+def initialise(module: nn.Module) -> None:
+    """Draw weights from N(0, 0.02), biases are 0; for `nn.Module.apply`."""
     if isinstance(module, nn.Linear | nn.Embedding):
         nn.init.normal_(module.weight, std=0.02)
     if isinstance(module, nn.Linear):

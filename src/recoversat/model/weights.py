@@ -14,7 +14,11 @@ from recoversat.model_folder import WEIGHTS, read_config
 
 def save_weights(weights: dict[str, Tensor], folder: Path, name: str = WEIGHTS) -> None:
     """Write tensors as safetensors."""
-    save_file({key: tensor.detach().contiguous().cpu() for key, tensor in weights.items()}, folder / name)
+    try:
+        save_file({key: tensor.detach().contiguous().cpu() for key, tensor in weights.items()}, folder / name)
+    except SafetensorError as error:  # a full disk, mostly
+        raise UserError(f"{name} could not be written ({error}); make room, then the same command continues") from None
+    (folder / name).chmod(0o644)  # safetensors lets nobody else read it
 
 
 def read_weights(folder: Path, name: str = WEIGHTS) -> dict[str, Tensor]:

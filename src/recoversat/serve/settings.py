@@ -1,14 +1,8 @@
 """Everything `recoversat serve` can be told, checked once, handed to every worker."""
 
-import re
 from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, Field
-
-from recoversat.errors import UserError
-
-_SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([kmgt]?)(?:i?b)?", re.IGNORECASE)
-_UNITS = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
 
 
 class ServeSettings(BaseModel):
@@ -41,16 +35,3 @@ class ServeSettings(BaseModel):
     def worker_memory(self) -> int | None:
         """What one worker may hold of `max_memory`, in bytes."""
         return self.max_memory // self.workers if self.max_memory else None
-
-
-def parse_size(text: str) -> int:
-    """Read a size in bytes.
-
-    >>> parse_size("1.5G"), parse_size("512 MiB")
-    (1610612736, 536870912)
-    """
-    match = _SIZE.fullmatch(text.strip())
-    size = int(float(match[1]) * _UNITS[match[2].lower()]) if match else 0
-    if size < 1:
-        raise UserError(f"{text!r} is no size; write e.g. 512M or 2G")
-    return size

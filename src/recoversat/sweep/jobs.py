@@ -11,6 +11,7 @@ from pathlib import Path
 from types import FrameType
 
 from recoversat.errors import UserError
+from recoversat.stopping import stop_signals
 
 _POLL_SECONDS = 0.1
 _LAST_LINES = 5
@@ -41,7 +42,8 @@ def run_jobs(jobs: Sequence[Job], at_once: int, tell: Callable[[str], None], hel
     """
     waiting, running, failed = list(jobs), dict[str, subprocess.Popen[bytes]](), dict[str, str]()
     logs = {job.name: (job.log, job.log.stat().st_size if job.log.exists() else 0) for job in jobs}
-    with _interruptions() as interruption:
+    interruption = _Interruption()
+    with stop_signals(interruption.ask):
         passed_on = 0
         while waiting or running:
             while waiting and len(running) < at_once and not interruption.asked:
@@ -98,17 +100,6 @@ def claim(folder: Path) -> Iterator[int]:
                 f"{folder}: another sweep, or a training that one left behind, is at work here; wait for it or stop it"
             ) from None
         yield lock.fileno()
-
-
-@contextmanager
-def _interruptions() -> Iterator[_Interruption]:
-    interruption = _Interruption()
-    before = {number: signal.signal(number, interruption.ask) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield interruption
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
 
 
 def _last_lines(log: Path, start: int) -> str:

@@ -1,10 +1,8 @@
 """Training, from a prepared corpus to the best checkpoint, in one function to read: `train`."""
 
 import json
-import signal
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import FrameType
@@ -20,10 +18,11 @@ from recoversat.data.corpus import Corpus
 from recoversat.errors import UserError
 from recoversat.model.build import Model, build_model
 from recoversat.model.weights import start_from_teacher
-from recoversat.model_folder import WEIGHTS, resolve_model
+from recoversat.model_folder import resolve_model, weights_fingerprint
 from recoversat.progress import progress
 from recoversat.randomness import derived_seed
-from recoversat.storage import fingerprint, write_text
+from recoversat.stopping import stop_signals
+from recoversat.storage import write_text
 from recoversat.text.tokenizer import vocabulary_fingerprint
 from recoversat.training.checkpoint import Checkpoints, TrainingState
 from recoversat.training.objective import batch_loss
@@ -44,7 +43,7 @@ class Initialisation:
     @property
     def fingerprint(self) -> str:
         """Identify the teacher's weights and what is taken of them."""
-        return f"{fingerprint(self.teacher / WEIGHTS)} ({' '.join(self.parts)})"
+        return f"{weights_fingerprint(self.teacher)} ({' '.join(self.parts)})"
 
 
 def start_point(teacher: Path | None, with_decoder: bool = False) -> Initialisation | None:
@@ -73,7 +72,8 @@ def train(
     title: str = "train",
 ) -> TrainingState:
     """Train until `config.train.steps`; started again after a kill it continues exactly where it was."""
-    with join_processes(device) as processes, _stop_on_signal() as stop:
+    stop = _StopSign()
+    with join_processes(device) as processes, stop_signals(stop.ask):
         _check_vocabulary(start_from, corpus)
         config = config.model_copy(update={"data": corpus.config, "model": _with_vocabulary(config, corpus)})
         facts = {"corpus": corpus.fingerprint, "initialised_from": start_from.fingerprint if start_from else None}
@@ -278,21 +278,11 @@ def _due(update: int, every: int, total: int) -> bool:
 
 @dataclass
 class _StopSign:
+    """Turns Ctrl-C and a polite kill into a checkpoint and a clean stop."""
+
     asked: bool = False
 
     def ask(self, signum: int, frame: FrameType | None) -> None:
         if self.asked:  # the second time in a row is meant
             raise KeyboardInterrupt
         self.asked = True
-
-
-@contextmanager
-def _stop_on_signal() -> Iterator[_StopSign]:
-    """Turn Ctrl-C and a polite kill into a checkpoint and a clean stop."""
-    sign = _StopSign()
-    before = {number: signal.signal(number, sign.ask) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield sign
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
