@@ -6,12 +6,14 @@ from typing import Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
+from recoversat.decoding.beam import NBest
 from recoversat.decoding.oneshot import Writer
+from recoversat.decoding.segmentwise import Decoded, Forced
 from recoversat.decoding.stepping import Ints, Stepper
 
 
 class Engine(Protocol):
-    """A loaded model that can decode. Implementations: torch_engine (reference), onnx_engine (no torch)."""
+    """A loaded model that can decode: torch_engine (reference), graph_engine (GPU), onnx_engine (no torch)."""
 
     @property
     def max_segments(self) -> int:
@@ -27,6 +29,24 @@ class BoundedEngine(Protocol):
 
     def largest_batch(self, source_length: int, n_segments: int) -> int | None:
         """Return how many sentences of this length may be started at once; None = any number."""
+
+
+@runtime_checkable
+class WholeDecoder(Protocol):
+    """An engine that also decodes whole sentences on its own, faster than a step at a time (graph_engine)."""
+
+    def decode(
+        self,
+        sources: Sequence[Sequence[int]],
+        n_segments: Ints,
+        limits: Ints,
+        forced: Sequence[Forced] | None = None,
+        n_best: int = 0,
+    ) -> list[Decoded]:
+        """Write what `decode_segments` would."""
+
+    def search(self, sources: Sequence[Sequence[int]], limits: Ints, beam: int = 4, alpha: float = 0.6) -> list[NBest]:
+        """Find what `beam_search` would, one hypothesis a sentence."""
 
 
 @runtime_checkable

@@ -10,9 +10,10 @@ from recoversat.errors import UserError
 from recoversat.model_folder import WEIGHTS
 from recoversat.storage import read_json
 
-ComputeType = Literal["default", "int8", "float32"]
+ComputeType = Literal["default", "int8", "float16", "bfloat16", "float32"]
 ONNX, EXPORT = "onnx", "export.json"
 _EXPORTED: dict[str, tuple[str, ...]] = {"default": ("int8", "fp32"), "int8": ("int8",), "float32": ("fp32",)}
+_HALF = ("float16", "bfloat16")  # for GPUs
 
 
 @dataclass(frozen=True)
@@ -32,7 +33,7 @@ class EngineOptions:
 
 
 def load_engine(folder: Path, config: ModelConfig, options: EngineOptions) -> Engine | OneShotEngine:
-    """Load the exported graphs of a folder, int8 before fp32, or else its torch weights."""
+    """Load the exported graphs of a folder, int8 before fp32, or else its torch weights: on a GPU in fp16."""
     exported = _exported(folder, options.compute_type)
     weights = (folder / WEIGHTS).is_file()
     on_cpu = options.device in ("auto", "cpu")
@@ -46,11 +47,11 @@ def load_engine(folder: Path, config: ModelConfig, options: EngineOptions) -> En
         raise UserError(f"{folder} holds no int8 weights for this device: recoversat export MODEL OUT --precision int8")
     if (folder / ONNX).is_dir() and not weights:
         raise UserError(f"{folder}: no exported model here for compute type {options.compute_type}; export it again")
-    return _load_torch(folder, options)
+    return _load_torch(folder, config, options)
 
 
 def _exported(folder: Path, compute_type: ComputeType) -> Path | None:
-    return next((path for name in _EXPORTED[compute_type] if (path := folder / ONNX / name).is_dir()), None)
+    return next((path for name in _EXPORTED.get(compute_type, ()) if (path := folder / ONNX / name).is_dir()), None)
 
 
 def _load_onnx(folder: Path, config: ModelConfig, options: EngineOptions) -> Engine:
@@ -79,11 +80,13 @@ def _check_sizes(folder: Path) -> None:
             raise UserError(f"{folder}: damaged ({name} is {what}); export the model again")
 
 
-def _load_torch(folder: Path, options: EngineOptions) -> Engine | OneShotEngine:
+def _load_torch(folder: Path, config: ModelConfig, options: EngineOptions) -> Engine | OneShotEngine:
     try:
         import torch
 
+        from recoversat.engines.graph_engine import load_graph_engine
         from recoversat.engines.torch_engine import load_torch_engine
+        from recoversat.model.device import torch_device
     except ImportError:
         raise UserError(
             f"{folder} holds torch weights: pip install 'recoversat[train]', or export it to ONNX"
@@ -92,4 +95,10 @@ def _load_torch(folder: Path, options: EngineOptions) -> Engine | OneShotEngine:
         raise UserError(f"{folder} holds torch weights, whose memory cannot be bounded; run 'recoversat export' first")
     if options.intra_threads:
         torch.set_num_threads(options.intra_threads)
+    device, kind = torch_device(options.device), options.compute_type
+    if device.type == "cuda" and config.kind == "segments":
+        dtypes = {"float32": torch.float32, "bfloat16": torch.bfloat16}
+        return load_graph_engine(folder, device, dtypes.get(kind, torch.float16))
+    if kind in _HALF:
+        raise UserError(f"compute type {kind} is for models of segments on a GPU; use float32")
     return load_torch_engine(folder, options.device)

@@ -1,0 +1,102 @@
+"""Static buffers: everything a captured graph reads and writes lies at an address that never changes.
+
+B sentences, S source, K segments, R = B * K rows, T steps, M cache rows.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import prod
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+_ALIGNMENT = 128  # bytes
+_HALF = (torch.float16, torch.bfloat16)
+
+
+@dataclass(frozen=True)
+class Field:
+    """One tensor in an arena."""
+
+    shape: tuple[int, ...]
+    dtype: torch.dtype
+
+    @property
+    def bytes(self) -> int:
+        return -(-prod(self.shape) * self.dtype.itemsize // _ALIGNMENT) * _ALIGNMENT
+
+
+class Arena:
+    """Named tensors in one piece of device memory, with a twin on the host: one copy sets them all."""
+
+    def __init__(self, fields: dict[str, Field], device: torch.device) -> None:
+        size = sum(field.bytes for field in fields.values())
+        self.memory = torch.zeros(size, dtype=torch.uint8, device=device)
+        self._host_memory = torch.zeros(size, dtype=torch.uint8, pin_memory=device.type == "cuda")
+        self.device = _cut(self.memory, fields)
+        self.host = {name: _array(tensor) for name, tensor in _cut(self._host_memory, fields).items()}
+
+    def upload(self) -> None:
+        """Set the device's tensors to the host's; those must not change until the device has been waited for."""
+        self.memory.copy_(self._host_memory, non_blocking=True)
+
+
+def _cut(memory: Tensor, fields: dict[str, Field]) -> dict[str, Tensor]:
+    tensors, at = {}, 0
+    for name, field in fields.items():
+        used = prod(field.shape) * field.dtype.itemsize
+        tensors[name] = memory[at : at + used].view(field.dtype).view(field.shape)
+        at += field.bytes
+    return tensors
+
+
+def _array(tensor: Tensor) -> NDArray[Any]:
+    """Share a host tensor's memory with numpy, which sets small arrays faster; half precision as bits."""
+    return tensor.view(torch.int16).numpy() if tensor.dtype in _HALF else tensor.numpy()
+
+
+def hidden(dtype: torch.dtype) -> float:
+    """Return what stands for -inf in a host array of this type.
+
+    >>> hidden(torch.float32), hidden(torch.float16)
+    (-inf, -1024)
+    """
+    return int(torch.tensor(-torch.inf, dtype=dtype).view(torch.int16)) if dtype in _HALF else -np.inf
+
+
+@dataclass(frozen=True)
+class SegmentState:
+    """What changes from step to step while segments are written, and what bounds it."""
+
+    single: Tensor  # (R,) 1 where the sentence has one segment
+    limits: Tensor  # (R,)
+    active: Tensor  # (R,) int32, 1 where the segment is still being written
+    tokens: Tensor  # (R,) the newest of each segment
+    steps: Tensor  # (R,) how many were taken: the same everywhere
+    rows: Tensor  # (K,) places of the newest rows in the cache
+    n_active: Tensor  # (T,) int32, how many segments go on after each step
+    row_mask: Tensor  # (B, M + K) 0 where a cached row is seen, -inf elsewhere; has room for the step after the last
+    log: Tensor  # (T, 2, R) int32: the tokens of each step, then their log-probabilities as bits
+    n_segments: int
+
+    @property
+    def log_tokens(self) -> Tensor:
+        """(T, R)"""
+        return self.log[:, 0]
+
+    @property
+    def log_probs(self) -> Tensor:
+        """(T, R) float32"""
+        return self.log.view(torch.float32)[:, 1]
+
+
+def rung(size: int, ladder: Sequence[int]) -> int:
+    """Return the first rung that is not below a size; above the ladder, the next power of two.
+
+    >>> rung(17, (16, 32)), rung(33, (16, 32)), rung(1, (16, 32))
+    (32, 64, 16)
+    """
+    return next((step for step in ladder if step >= size), 1 << (size - 1).bit_length())

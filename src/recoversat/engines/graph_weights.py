@@ -1,0 +1,234 @@
+"""The weights of a Transformer as the graph engine wants them: one precision, aligned sizes, products joined.
+
+D model, H heads, E head size, V vocabulary, L decoder layers; all rounded up with zeros to what tensor cores like,
+so that nothing is padded while decoding. Where the true size matters (norms, scale of attention) it is kept beside.
+"""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F  # noqa: N812
+
+from recoversat.model.aligned import aligned
+from recoversat.model.attention import SelfAttention, sinusoids
+from recoversat.model.layers import DecoderLayer, EncoderLayer, FeedForward
+from recoversat.model.transformer import Transformer
+from recoversat.vocab import DEL, NEVER_EMITTED
+
+_VOCABULARY_BLOCK = 128
+
+
+@dataclass(frozen=True)
+class Affine:
+    """A linear map."""
+
+    weight: Tensor  # (out, in)
+    bias: Tensor  # (out,)
+
+
+@dataclass(frozen=True)
+class Norm:
+    """A layer norm over the first `size` places; the rest is and stays 0."""
+
+    weight: Tensor  # (D,)
+    bias: Tensor  # (D,)
+    size: int
+    eps: float
+
+
+@dataclass(frozen=True)
+class AttentionBlock:
+    """A norm, the projection of what it gives and the projection of what attention gives."""
+
+    norm: Norm
+    inputs: Affine  # queries, keys and values; only queries where keys come from the source
+    output: Affine
+
+
+@dataclass(frozen=True)
+class FeedBlock:
+    """A norm and the two maps of a feed-forward layer."""
+
+    norm: Norm
+    inner: Affine
+    outer: Affine
+
+
+@dataclass(frozen=True)
+class EncoderBlocks:
+    """One encoder layer."""
+
+    attention: AttentionBlock
+    feed: FeedBlock
+
+
+@dataclass(frozen=True)
+class DecoderBlocks:
+    """One decoder layer; the source's keys and values are projected elsewhere, for all layers at once."""
+
+    attention: AttentionBlock
+    cross: AttentionBlock
+    feed: FeedBlock
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """Padded sizes, and the true ones that still matter."""
+
+    d_model: int  # padded
+    d_true: int
+    n_heads: int
+    head: int  # padded
+    head_true: int
+    vocab: int  # padded
+    vocab_true: int
+    max_segments: int
+
+    @property
+    def heads(self) -> int:
+        """Width of all heads together."""
+        return self.n_heads * self.head
+
+
+@dataclass(frozen=True)
+class Weights:
+    """All that decoding multiplies with."""
+
+    sizes: Sizes
+    embedding: Tensor  # (V, D), already scaled
+    segments: Tensor  # (max_segments, D), float32
+    encoder: list[EncoderBlocks]
+    encoder_norm: Norm
+    memory: Affine  # (L * 2 * H * E, D): keys and values of the source for every decoder layer
+    decoder: list[DecoderBlocks]
+    decoder_norm: Norm
+    vocabulary: Affine  # (V, D); -inf in the bias of what is never written
+    single_bias: Tensor  # (V,) the same where K = 1: there is nothing to delete
+
+    @property
+    def dtype(self) -> torch.dtype:
+        return self.embedding.dtype
+
+    @property
+    def device(self) -> torch.device:
+        return self.embedding.device
+
+    def source_positions(self, length: int) -> Tensor:
+        """Return what is added to source embeddings (S, D)."""
+        return self._padded_positions(torch.arange(length, device=self.device)).to(self.dtype)
+
+    def row_positions(self, n_rows: int, n_segments: int, same_segment: bool = False) -> Tensor:
+        """Return what is added to the rows of a cache (M, D): row r is step r // K of segment r % K."""
+        rows = torch.arange(n_rows, device=self.device)
+        segments = torch.zeros_like(rows) if same_segment else rows % n_segments  # K may be rounded up
+        segments = segments.clamp(max=self.sizes.max_segments - 1)
+        steps = torch.div(rows, n_segments, rounding_mode="floor")
+        return (self._padded_positions(steps) + self.segments[segments]).to(self.dtype)
+
+    def _padded_positions(self, positions: Tensor) -> Tensor:
+        sizes = self.sizes
+        return F.pad(sinusoids(positions, sizes.d_true), (0, sizes.d_model - sizes.d_true))
+
+
+def collect_weights(model: Transformer, device: torch.device, dtype: torch.dtype) -> Weights:
+    """Copy a model's weights into their padded places."""
+    return _Collector(model, device, dtype).weights()
+
+
+class _Collector:
+    def __init__(self, model: Transformer, device: torch.device, dtype: torch.dtype) -> None:
+        config = model.config
+        assert config.vocab_size is not None
+        head = config.d_model // config.n_heads
+        vocab = -(-config.vocab_size // _VOCABULARY_BLOCK) * _VOCABULARY_BLOCK
+        self._model, self._device, self._dtype = model, device, dtype
+        self._sizes = Sizes(
+            aligned(config.d_model), config.d_model, config.n_heads, aligned(head), head,
+            vocab, config.vocab_size, config.max_segments,
+        )  # fmt: skip
+
+    def weights(self) -> Weights:
+        model, sizes = self._model, self._sizes
+        embedding = _pad(model.embedding.weight.detach(), (sizes.vocab, sizes.d_model))
+        bias = torch.zeros(sizes.vocab)
+        bias[[*NEVER_EMITTED, *range(sizes.vocab_true, sizes.vocab)]] = -torch.inf
+        single = bias.clone()
+        single[DEL] = -torch.inf
+        return Weights(
+            sizes,
+            self._put(embedding * sizes.d_true**0.5),
+            _pad(model.segment_embedding.weight.detach(), (sizes.max_segments, sizes.d_model)).to(
+                self._device, torch.float32
+            ),
+            [self._encoder(layer) for layer in model.encoder.layers if isinstance(layer, EncoderLayer)],
+            self._norm(model.encoder.norm),
+            self._memory(model.decoder.stack),
+            [self._decoder(layer) for layer in model.decoder.stack],
+            self._norm(model.decoder.norm),
+            Affine(self._put(embedding), self._put(bias)),
+            self._put(single),
+        )
+
+    def _put(self, x: Tensor) -> Tensor:
+        return x.detach().to(self._device, self._dtype).contiguous()
+
+    def _encoder(self, layer: EncoderLayer) -> EncoderBlocks:
+        return EncoderBlocks(
+            self._attention(layer.attention_norm, layer.self_attention),
+            self._feed(layer.feed_forward_norm, layer.feed_forward),
+        )
+
+    def _decoder(self, layer: DecoderLayer) -> DecoderBlocks:
+        cross = layer.cross_attention
+        return DecoderBlocks(
+            self._attention(layer.attention_norm, layer.self_attention),
+            AttentionBlock(
+                self._norm(layer.cross_norm), self._to_heads(cross.query, 1), self._from_heads(cross.output)
+            ),
+            self._feed(layer.feed_forward_norm, layer.feed_forward),
+        )
+
+    def _attention(self, norm: nn.Module, attention: SelfAttention) -> AttentionBlock:
+        return AttentionBlock(self._norm(norm), self._to_heads(attention.qkv, 3), self._from_heads(attention.output))
+
+    def _feed(self, norm: nn.Module, feed: FeedForward) -> FeedBlock:
+        hidden, d = aligned(feed.inner.out_features), self._sizes.d_model
+        return FeedBlock(self._norm(norm), self._affine(feed.inner, hidden, d), self._affine(feed.outer, d, hidden))
+
+    def _memory(self, layers: list[DecoderLayer]) -> Affine:
+        parts = [self._to_heads(layer.cross_attention.key_value, 2) for layer in layers]
+        return Affine(torch.cat([part.weight for part in parts]), torch.cat([part.bias for part in parts]))
+
+    def _norm(self, norm: nn.Module) -> Norm:
+        assert isinstance(norm, nn.LayerNorm)
+        d = self._sizes.d_model
+        weight, bias = _pad(norm.weight.detach(), (d,)), _pad(norm.bias.detach(), (d,))
+        return Norm(self._put(weight), self._put(bias), self._sizes.d_true, norm.eps)
+
+    def _affine(self, linear: nn.Linear, n_out: int, n_in: int) -> Affine:
+        weight, bias = _pad(linear.weight.detach(), (n_out, n_in)), _pad(linear.bias.detach(), (n_out,))
+        return Affine(self._put(weight), self._put(bias))
+
+    def _to_heads(self, linear: nn.Linear, parts: int) -> Affine:
+        """Pad a projection whose output is `parts` times all heads."""
+        s = self._sizes
+        weight = linear.weight.detach().view(parts, s.n_heads, s.head_true, s.d_true)
+        bias = linear.bias.detach().view(parts, s.n_heads, s.head_true)
+        weight = _pad(weight, (parts, s.n_heads, s.head, s.d_model)).view(-1, s.d_model)
+        return Affine(self._put(weight), self._put(_pad(bias, (parts, s.n_heads, s.head)).view(-1)))
+
+    def _from_heads(self, linear: nn.Linear) -> Affine:
+        """Pad a projection whose input is all heads."""
+        s = self._sizes
+        weight = linear.weight.detach().view(s.d_true, s.n_heads, s.head_true)
+        weight = _pad(weight, (s.d_model, s.n_heads, s.head)).view(s.d_model, -1)
+        return Affine(self._put(weight), self._put(_pad(linear.bias.detach(), (s.d_model,))))
+
+
+def _pad(x: Tensor, shape: tuple[int, ...]) -> Tensor:
+    """Append zeros to every dimension up to a shape."""
+    padding: list[int] = []
+    for have, want in zip(reversed(x.shape), reversed(shape), strict=True):
+        padding += [0, want - have]
+    return F.pad(x, padding).contiguous()
