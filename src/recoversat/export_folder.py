@@ -42,7 +42,7 @@ class ValidationText:
 
 
 @dataclass(frozen=True)
-class _Original:
+class Original:
     """The model that is exported."""
 
     folder: Path
@@ -59,8 +59,8 @@ def export_folder(
     model: Path, out: Path, precisions: Sequence[PrecisionName], valid: ValidationText | None, *, force: bool = False
 ) -> ExportReport:
     """Write `out` whole, or nothing where a check fails; `force` replaces what is there and overrules checks."""
-    original = _load(model)
-    _check_place(out, original.folder, force)
+    original = load_original(model)
+    check_place(out, original.folder, force)
     _, facts = read_config(original.folder)
     with atomic_folder(out, replace=force) as folder:
         write_description(folder, original.config, original.tokenizer, facts)
@@ -98,7 +98,8 @@ def validation_text(model: Path, corpus: Path | None, files: TextPairs | None) -
     return ValidationText([src for src, _ in pairs], [join_subwords(tgt) if split else tgt for _, tgt in pairs])
 
 
-def _load(model: Path) -> _Original:
+def load_original(model: Path) -> Original:
+    """Load the torch weights of a model that writes step by step."""
     folder = resolve_model(model)
     config, _ = read_config(folder)
     if config.model.kind != "segments":
@@ -108,10 +109,11 @@ def _load(model: Path) -> _Original:
         )
     network, _ = load_model(folder)
     assert isinstance(network, Transformer)
-    return _Original(folder, network.eval(), config, load_tokenizer(folder))
+    return Original(folder, network.eval(), config, load_tokenizer(folder))
 
 
-def _check_place(out: Path, model: Path, force: bool) -> None:
+def check_place(out: Path, model: Path, force: bool) -> None:
+    """Refuse to write over the model itself, or over something else that was not to be replaced."""
     inside, place = model.resolve(), out.resolve()
     if place == inside or place in inside.parents:
         raise UserError(f"{out} holds the model that is exported; choose another folder")
@@ -120,14 +122,14 @@ def _check_place(out: Path, model: Path, force: bool) -> None:
 
 
 def _write_graphs(
-    original: _Original, out: Path, precisions: Sequence[PrecisionName], valid: ValidationText | None, force: bool
+    original: Original, out: Path, precisions: Sequence[PrecisionName], valid: ValidationText | None, force: bool
 ) -> ExportReport:
     """Write the graphs and compare each precision with the original; fp32 is checked even where it is not kept."""
     weights = {name: tensor.numpy() for name, tensor in original.model.state_dict().items()}
     written = tuple(dict.fromkeys([*precisions, "fp32"]))
     cores, config = usable_cores(), original.config.model
     engines = {path.name: OnnxEngine(path, config, cores) for path in export_model(weights, config, out, written)}
-    sample, sources = _sample(original, valid)
+    sample, sources = sample_sources(original, valid)
     agreements = [
         Agreement(name, k, compare_tokens(original.engine, engine, sources, k, original.config.decode.extra_steps))
         for name, engine in engines.items()
@@ -145,7 +147,7 @@ def _write_graphs(
     return ExportReport(source, sample, agreements, int8, {name: file_sizes(out / name) for name in precisions})
 
 
-def _sample(original: _Original, valid: ValidationText | None) -> tuple[str, list[list[int]]]:
+def sample_sources(original: Original, valid: ValidationText | None) -> tuple[str, list[list[int]]]:
     """Take sentences from all over the validation text, or make some up; also say which."""
     encoded = [ids for ids in original.tokenizer.encode(valid.src if valid else []) if ids]
     if encoded:
@@ -165,12 +167,12 @@ def _refuse_other_tokens(agreements: Sequence[Agreement], force: bool) -> None:
             )
 
 
-def _measure_int8(original: _Original, int8: Engine, valid: ValidationText, force: bool) -> Bleu:
+def _measure_int8(original: Original, int8: Engine, valid: ValidationText, force: bool) -> Bleu:
     change = compare_bleu(original.engine, int8, _bleu(original, valid), force=force)
     return Bleu("int8", change, len(valid.src), corpus_bleu(valid.tgt, valid.tgt).signature)
 
 
-def _bleu(original: _Original, valid: ValidationText) -> Callable[[Engine], float]:
+def _bleu(original: Original, valid: ValidationText) -> Callable[[Engine], float]:
     def measure(engine: Engine) -> float:
         translator = Translator.of(engine, original.tokenizer, original.config)
         translations = translator.translate(valid.src, batch_size=_BATCH)

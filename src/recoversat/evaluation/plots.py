@@ -81,10 +81,10 @@ def plot_bleu_by_length(outputs: Sequence[SystemOutput], test_set: TestSet, edge
     """Draw the paper's figure: BLEU of each system over ranges of source length."""
     buckets = bleu_by_length(outputs, test_set, edges)
     _, unit = source_lengths(test_set)
-    with _figure(f"bleu-by-length-{_slug(test_set.name)}") as canvas:
+    with figure(f"bleu-by-length-{_slug(test_set.name)}") as canvas:
         for index, output in enumerate(outputs):
             heights = [bucket.bleu[output.name] for bucket in buckets]
-            canvas.axes.plot(range(len(buckets)), heights, label=output.name, **_series(index))
+            canvas.axes.plot(range(len(buckets)), heights, label=output.name, **series(index))
         canvas.axes.set_xticks(range(len(buckets)), [f"{b.label}\n(n = {b.n_sentences})" for b in buckets])
         canvas.axes.set_xlabel(f"source length in {unit}")
         canvas.axes.set_ylabel("BLEU")
@@ -99,16 +99,16 @@ def plot_quality_speed(results: Sequence[Result], test_set: str) -> Plot:
     timed = [r for r in results if r.output.test_set == test_set and r.output.latency_ms is not None]
     if not timed:
         raise UserError(f"BLEU against latency on {test_set!r}: no system has a latency; measure it first")
-    with _figure(f"quality-speed-{_slug(test_set)}") as canvas:
+    with figure(f"quality-speed-{_slug(test_set)}") as canvas:
         for index, family in enumerate(_families(timed)):
             points = [(r.output.latency_ms or 0.0, r.quality.bleu.value) for r in family]
-            canvas.axes.plot(*zip(*points, strict=True), **_series(index))
+            canvas.axes.plot(*zip(*points, strict=True), **series(index))
             for result, point in zip(family, points, strict=True):
                 # Quality rises with time: to the lower right of a point is where no line passes.
                 canvas.axes.annotate(result.output.name, point, xytext=(6, -11), textcoords="offset points")
         canvas.axes.margins(x=0.2, y=0.15)  # room for the names
         canvas.axes.set_xscale("log")
-        canvas.axes.xaxis.set_major_locator(_one_two_five())
+        canvas.axes.xaxis.set_major_locator(one_two_five())
         canvas.axes.xaxis.set_major_formatter("{x:g}")
         canvas.axes.minorticks_off()
         canvas.axes.set_xlabel("ms a sentence, logarithmic (left is faster)")
@@ -152,7 +152,7 @@ def read_annealing(log: Path) -> dict[int, float]:
 
 def plot_annealing(annealing: Mapping[int, float], name: str = "annealing", system: str = "") -> Plot:
     """Draw p over the training of `system`, as `read_annealing` gives it."""
-    with _figure(name) as canvas:
+    with figure(name) as canvas:
         canvas.axes.plot(list(annealing), list(annealing.values()), color=COLOURS[0], linewidth=2)
         canvas.axes.set_ylim(-0.03, 1.03)
         canvas.axes.set_xlabel("optimizer updates")
@@ -163,7 +163,7 @@ def plot_annealing(annealing: Mapping[int, float], name: str = "annealing", syst
     return canvas.plot("Annealed p over training" + (f", {system}" if system else ""), alt)
 
 
-class _Canvas:
+class Canvas:
     """The axes to draw on and, once the block has ended, the rendered picture."""
 
     def __init__(self, name: str, figure: Any) -> None:
@@ -179,7 +179,7 @@ class _Canvas:
 
 
 @contextmanager
-def _figure(name: str) -> Iterator[_Canvas]:
+def figure(name: str) -> Iterator[Canvas]:
     try:
         import matplotlib
         from matplotlib.backends.backend_agg import FigureCanvasAgg
@@ -190,7 +190,7 @@ def _figure(name: str) -> Iterator[_Canvas]:
     with matplotlib.rc_context({**_STYLE, "svg.hashsalt": name}):
         figure = Figure(figsize=(6.4, 3.8), layout="constrained")
         FigureCanvasAgg(figure)
-        canvas = _Canvas(name, figure)
+        canvas = Canvas(name, figure)
         yield canvas
         svg, png = io.StringIO(), io.BytesIO()
         figure.savefig(svg, format="svg", metadata={"Date": None})
@@ -207,7 +207,7 @@ def _histograms(name: str, title: str, x_label: str, y_label: str, counts: Mappi
         system: sum(value * count for value, count in values.items()) / sum(values.values())
         for system, values in filled.items()
     }
-    with _figure(name) as canvas:
+    with figure(name) as canvas:
         canvas.figure.set_figheight(max(3.8, 1.2 + 0.9 * len(filled)))
         panels = canvas.figure.subplots(len(filled), 1, sharex=True, squeeze=False)[:, 0]
         for index, (panel, (system, values)) in enumerate(zip(panels, filled.items(), strict=True)):
@@ -222,7 +222,7 @@ def _histograms(name: str, title: str, x_label: str, y_label: str, counts: Mappi
     return canvas.plot(title, f"Histogram of {x_label}. {said}")
 
 
-def _one_two_five() -> Any:
+def one_two_five() -> Any:
     from matplotlib.ticker import LogLocator
 
     return LogLocator(base=10, subs=(1, 2, 5))
@@ -240,7 +240,7 @@ def _families(results: Sequence[Result]) -> list[list[Result]]:
     return [sorted(family, key=lambda r: str(r.output.signature["K"]).zfill(9)) for family in families.values()]
 
 
-def _series(index: int) -> dict[str, Any]:
+def series(index: int) -> dict[str, Any]:
     return {
         "color": COLOURS[index % len(COLOURS)],
         "marker": MARKERS[index % len(MARKERS)],

@@ -1,0 +1,108 @@
+"""The systems as a worker sees them: text in, text and counts out, whoever's engine it is."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol, cast
+
+from recoversat.bench.fixed import fix_length
+from recoversat.bench.specs import AUTO, BenchSystem
+from recoversat.engines.loading import ONNX, ComputeType
+from recoversat.errors import UserError
+from recoversat.evaluation.systems import engine_settings
+from recoversat.model_folder import WEIGHTS, resolve_model
+from recoversat.peers.ctranslate2_translator import CTranslate2Translator, is_ctranslate2
+from recoversat.peers.ctranslate2_writer import MODEL
+from recoversat.translator import Translator
+
+
+@dataclass(frozen=True)
+class Written:
+    """A translation and how many sub-words it has."""
+
+    text: str
+    tokens: int
+
+
+class Runner(Protocol):
+    """A loaded system."""
+
+    facts: dict[str, Any]  # family, engine, precision, device, segments, beam, bytes
+
+    def translate(self, texts: Sequence[str], length: int | None) -> list[Written]:
+        """Translate one batch, tokenisation included; `length` fixes the tokens of every translation."""
+
+    def source_lengths(self, texts: Sequence[str]) -> list[int]:
+        """Count the sub-words of sources."""
+
+
+def load_runner(system: BenchSystem, device: str, threads: int) -> Runner:
+    """Load a folder of ours or of CTranslate2's."""
+    if is_ctranslate2(Path(system.path)):
+        return PeerRunner(system, device, threads)
+    return OwnRunner(system, device, threads)
+
+
+class OwnRunner:
+    """A model of ours, on whichever engine its folder has."""
+
+    def __init__(self, system: BenchSystem, device: str, threads: int) -> None:
+        folder = resolve_model(Path(system.path))
+        compute = cast(ComputeType, system.compute)
+        self._translator = Translator(
+            folder, target=system.target, device=device, compute_type=compute, intra_threads=threads
+        )
+        self._engine: Any = self._translator.engine
+        one_step = self._translator.config.model.kind == "nat"
+        choices = sorted(set(self._translator.config.train.segment_choices))
+        own = choices[0] if len(choices) == 1 else AUTO
+        self._segments: Any = None if one_step else system.segments or own
+        self._beam = system.beam
+        family = "nat" if one_step else "at" if self._segments == 1 else "recoversat"
+        described = engine_settings(self._engine)
+        self.facts = {"family": family, "segments": self._segments, "beam": system.beam, **described}
+        self.facts["bytes"] = _size(folder, described)
+
+    def translate(self, texts: Sequence[str], length: int | None) -> list[Written]:
+        if length is not None:
+            self._translator.engine = fix_length(self._engine, length)
+        found = self._translator.translate(
+            texts, segments=self._segments, batch_size=len(texts), beam=self._beam, scores=False
+        )
+        return [Written(one.text, len(one.ids)) for one in found]
+
+    def source_lengths(self, texts: Sequence[str]) -> list[int]:
+        return [len(ids) for ids in self._translator.tokenizer.encode(texts)]
+
+
+class PeerRunner:
+    """CTranslate2."""
+
+    def __init__(self, system: BenchSystem, device: str, threads: int) -> None:
+        if system.segments not in (None, 1):
+            raise UserError(f"{system.name}: CTranslate2 writes one segment; leave out :segments={system.segments}")
+        folder = Path(system.path)
+        self._translator = CTranslate2Translator(
+            folder, device=device, compute_type=system.compute, threads=threads, target=system.target
+        )
+        self._beam = system.beam
+        self.facts = {
+            "family": "ctranslate2", "engine": f"ctranslate2 {self._translator.version}", "segments": 1,
+            "precision": self._translator.compute_type, "device": device, "threads": threads, "beam": system.beam,
+            "bytes": (folder / MODEL).stat().st_size,
+        }  # fmt: skip
+
+    def translate(self, texts: Sequence[str], length: int | None) -> list[Written]:
+        found = self._translator.translate(texts, batch_size=len(texts), beam=self._beam, length=length)
+        return [Written(one.text, len(one.ids)) for one in found]
+
+    def source_lengths(self, texts: Sequence[str]) -> list[int]:
+        return [len(ids) for ids in self._translator.tokenizer.encode(texts)]
+
+
+def _size(folder: Path, described: dict[str, Any]) -> int:
+    """Count the bytes of the weights that were loaded."""
+    exported = folder / ONNX / str(described.get("precision"))
+    if described.get("engine") == "onnx" and exported.is_dir():
+        return sum(path.stat().st_size for path in exported.iterdir())
+    return (folder / WEIGHTS).stat().st_size

@@ -1,0 +1,108 @@
+"""A process that holds one system and times it when told to; until then it sleeps, so that others have the machine.
+
+Requests and answers are lines of JSON on standard input and output.
+"""
+
+import json
+import os
+import resource
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import IO, Any
+
+from recoversat.bench.specs import BenchSystem
+from recoversat.errors import UserError
+
+_WARM_UP = 8  # sentences, at most, before each round
+
+
+def serve(requests: Iterator[str], answers: IO[str]) -> None:
+    """Answer requests until there are no more."""
+    worker = _Worker()
+    for line in requests:
+        request = json.loads(line)
+        try:
+            answer = getattr(worker, f"do_{request.pop('do')}")(**request)
+        except UserError as error:
+            answer = {"error": str(error)}
+        except Exception as error:  # whatever it was, the other systems go on
+            answer = {"error": f"{type(error).__name__}: {error}"}
+        answers.write(json.dumps(answer) + "\n")
+        answers.flush()
+
+
+class _Worker:
+    def __init__(self) -> None:
+        self._slept_from = time.process_time()
+
+    def do_load(
+        self, system: dict[str, Any], device: str, threads: int, first: str, length: int | None
+    ) -> dict[str, Any]:
+        """Load the system and translate a first sentence."""
+        from recoversat.bench.systems import load_runner
+
+        began = time.perf_counter()
+        self._runner = load_runner(BenchSystem(**system), device, threads)
+        loaded = time.perf_counter()
+        self._runner.translate([first], length)
+        translated = time.perf_counter()
+        seconds = {"load_s": loaded - began, "first_s": translated - loaded}
+        return {"facts": self._runner.facts, **seconds, **self._state()}
+
+    def do_time(self, batches: list[list[str]], length: int | None) -> dict[str, Any]:
+        """Time each batch by itself."""
+        idle = time.process_time() - self._slept_from
+        self._runner.translate(batches[0][:_WARM_UP], length)
+        milliseconds, tokens = [], 0
+        for batch in batches:
+            began = time.perf_counter()
+            written = self._runner.translate(batch, length)
+            milliseconds.append(1000 * (time.perf_counter() - began))
+            tokens += sum(length or one.tokens for one in written)
+        return {"ms": milliseconds, "tokens": tokens, "idle_cpu_s": idle, **self._state()}
+
+    def do_write(self, texts: list[str], batch: int) -> dict[str, Any]:
+        """Translate, untimed, and hand the text over."""
+        written = []
+        for start in range(0, len(texts), batch):
+            written += self._runner.translate(texts[start : start + batch], None)
+        self._slept_from = time.process_time()
+        return {"texts": [one.text for one in written]}
+
+    def do_measure(self, texts: list[str]) -> dict[str, Any]:
+        """Count the sub-words of sources."""
+        return {"lengths": self._runner.source_lengths(texts)}
+
+    def _state(self) -> dict[str, Any]:
+        self._slept_from = time.process_time()
+        return {"peak_bytes": _peak_memory(), "device_bytes": _device_memory(), "cpu_s": self._slept_from}
+
+
+def _peak_memory() -> int:
+    """Return the most memory this process had; what getrusage says may be its parent's, from before it was started."""
+    with suppress(OSError):
+        for line in Path("/proc/self/status").read_text(encoding="utf-8").splitlines():
+            if line.startswith("VmHWM:"):
+                return int(line.split()[1]) * 1024
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak if sys.platform == "darwin" else peak * 1024
+
+
+def _device_memory() -> int | None:
+    """What torch has taken of a GPU at most; others do not say."""
+    torch = sys.modules.get("torch")
+    return int(torch.cuda.max_memory_reserved()) if torch and torch.cuda.is_available() else None
+
+
+def main() -> None:
+    """Keep standard output for answers: libraries that print get standard error."""
+    answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
+    os.dup2(2, 1)
+    serve(iter(sys.stdin), answers)
+
+
+if __name__ == "__main__":
+    main()
