@@ -21,7 +21,7 @@ class ScriptedStepper:
     def __init__(self, scripts, counts):
         self._scripts, self._counts, self._step = scripts, counts, 0
 
-    def step(self, tokens, active, forced=None, n_best=0):
+    def step(self, tokens, active, forced=None, n_best=0, scores=True):
         self._counts.append(len(self._scripts))
         chosen = np.array(
             [

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from recoversat.decoding.stepping import FREE, Bools, Choice, Ints, Stepper
-from recoversat.vocab import BOS, PAD, TERMINATORS
+from recoversat.vocab import BOS, DEL, EOS, PAD
 
 # For one sentence: (segment, position in it) -> the token that must stand there.
 Forced = Mapping[tuple[int, int], int]
@@ -40,8 +40,12 @@ def decode_segments(
     limits: Ints,
     forced: Sequence[Forced] | None = None,
     n_best: int = 0,
+    scores: bool = True,
 ) -> list[Decoded]:
-    """Decode a batch; sentence b is written as n_segments[b] segments of at most limits[b] steps."""
+    """Decode a batch; sentence b is written as n_segments[b] segments of at most limits[b] steps.
+
+    Without `scores` log-probabilities need not be computed, and the results hold none.
+    """
     results = [Decoded([[] for _ in range(k)], [[] for _ in range(k)]) for k in n_segments]
     if n_best:
         for result in results:
@@ -50,14 +54,16 @@ def decode_segments(
     active = np.arange(int(n_segments.max()))[None, :] < n_segments[:, None]  # (B, K)
     tokens = np.where(active, BOS, PAD)
     step = 0
-    while len(members):
+    while True:
         forced_now = _forced_at(step, members, active, forced)
-        choice = stepper.step(tokens, active, forced_now, n_best)
+        choice = stepper.step(tokens, active, forced_now, n_best, scores)
         step += 1
-        _record(choice, members, active, results, step)
-        active = active & ~np.isin(choice.tokens, TERMINATORS) & (step < limits[members])[:, None]
+        _record(choice, members, active, results, step, scores)
+        active = active & (choice.tokens != EOS) & (choice.tokens != DEL) & (step < limits[members])[:, None]
         tokens = np.where(active, choice.tokens, PAD)
-        running: Bools = np.asarray(active.any(axis=1))
+        running: Bools = active.any(axis=1)
+        if not running.any():
+            break
         if not running.all() and _worth_leaving(running):
             stayers = np.flatnonzero(running)
             stepper.keep(stayers)
@@ -81,13 +87,18 @@ def _forced_at(step: int, members: Ints, active: Bools, forced: Sequence[Forced]
     return tokens
 
 
-def _record(choice: Choice, members: Ints, active: Bools, results: list[Decoded], step: int) -> None:
-    for place, segment in zip(*np.nonzero(active), strict=True):
-        result = results[members[place]]
-        result.segments[segment].append(int(choice.tokens[place, segment]))
-        result.log_probs[segment].append(float(choice.log_probs[place, segment]))
-        result.steps = step
-        if choice.best_tokens is not None and choice.best_log_probs is not None:
-            ids, scores = choice.best_tokens[place, segment], choice.best_log_probs[place, segment]
-            best = [(int(i), float(s)) for i, s in zip(ids, scores, strict=True)]
-            result.alternatives[segment].append(best)
+def _record(choice: Choice, members: Ints, active: Bools, results: list[Decoded], step: int, scores: bool) -> None:
+    places, segments = np.nonzero(active)
+    owners, tokens = members[places].tolist(), choice.tokens[active].tolist()
+    for owner, segment, token in zip(owners, segments.tolist(), tokens, strict=True):
+        results[owner].segments[segment].append(token)
+        results[owner].steps = step
+    if not scores:
+        return
+    for owner, segment, log_prob in zip(owners, segments.tolist(), choice.log_probs[active].tolist(), strict=True):
+        results[owner].log_probs[segment].append(log_prob)
+    if choice.best_tokens is None or choice.best_log_probs is None:
+        return
+    best = zip(choice.best_tokens[active].tolist(), choice.best_log_probs[active].tolist(), strict=True)
+    for owner, segment, alternatives in zip(owners, segments.tolist(), best, strict=True):
+        results[owner].alternatives[segment].append(list(zip(*alternatives, strict=True)))

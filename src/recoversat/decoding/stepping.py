@@ -29,11 +29,14 @@ class Choice:
 class Stepper(Protocol):
     """A batch of sentences being written; remembers their sources and the rows so far."""
 
-    def step(self, tokens: Ints, active: Bools, forced: Ints | None = None, n_best: int = 0) -> Choice:
+    def step(
+        self, tokens: Ints, active: Bools, forced: Ints | None = None, n_best: int = 0, scores: bool = True
+    ) -> Choice:
         """Append the row `tokens` (B, K) and choose the next token of each segment.
 
         Rows that are not `active` are never seen by others. Where `forced` is not FREE its token is
         taken instead of the best one. PAD, BOS and UNK are never chosen, DEL not where K = 1.
+        Without `scores` a stepper may leave out log-probabilities, which take time, and put zeros.
         """
 
     def keep(self, which: Ints) -> None:

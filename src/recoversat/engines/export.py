@@ -83,12 +83,17 @@ def compare_bleu(
 ) -> BleuChange:
     """Measure BLEU with both engines; refuse a loss above `max_loss` unless forced."""
     change = BleuChange(bleu(reference), bleu(exported))
+    refuse_loss(change, max_loss, force)
+    return change
+
+
+def refuse_loss(change: BleuChange, max_loss: float = 0.3, force: bool = False) -> None:
+    """Raise an error where BLEU falls by more than `max_loss`, unless forced."""
     if -change.change > max_loss and not force:
         raise UserError(
             f"int8 loses {-change.change:.2f} BLEU ({change.reference:.2f} -> {change.exported:.2f}), "
             f"more than {max_loss}; export fp32 alone, or pass --force to keep it"
         )
-    return change
 
 
 def _decode(engine: Engine, sources: Sequence[Sequence[int]], n_segments: int, extra_steps: int) -> list[Decoded]:

@@ -5,6 +5,7 @@ B sentences, S source, K segments, L decoder layers, H heads, E = D / H, D model
 
 import os
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ import onnxruntime
 from recoversat.config import ModelConfig
 from recoversat.decoding.stepping import Floats, Ints, Stepper
 from recoversat.engines.engine import pad_sources
-from recoversat.engines.onnx_stepper import Binding, OnnxStepper, Positions, layer_names
+from recoversat.engines.onnx_stepper import Binding, OnnxStepper, Positions
 from recoversat.engines.split_stepper import SplitStepper
 from recoversat.errors import UserError
 from recoversat.vocab import DEL, NEVER_EMITTED
@@ -29,7 +30,8 @@ _BLOCK = 128  # the graph's vocabulary is padded to whole blocks (see onnx_weigh
 class OnnxEngine:
     """Decode with the graphs that `export_model` wrote.
 
-    `threads` bounds the processor cores used (0 = all; 1 is best for single sentences on a busy machine).
+    `threads` bounds the processor cores used: each takes a part of the batch and computes alone, so that a single
+    sentence uses one. (Two cores inside each product were slower than one for a sentence and than this for a batch.)
     `max_memory`, in bytes, bounds what decoding needs beside the weights: half of it is for what sentences keep
     from step to step (the caller asks `largest_batch` and stays within it), half for the scores and rows of one
     step (a batch that needs more goes through the graph in parts); ONNX Runtime then gives memory back at once.
@@ -40,8 +42,9 @@ class OnnxEngine:
         self._config, self._max_memory = config, max_memory
         self._precision, self._threads = folder.name, threads
         exact, arena = saturates(folder), max_memory is None
-        self._encoder = _session(folder / "encoder.onnx", threads, exact, arena)
-        self._step = _session(folder / "step.onnx", threads, exact, arena)
+        self._encoder = _session(folder / "encoder.onnx", exact, arena)
+        self._step = _session(folder / "step.onnx", exact, arena)
+        self._pool = ThreadPoolExecutor(threads) if threads > 1 else None
         size = _vocabulary_places(self._step, config, folder)
         self._bias: Floats = np.zeros(size, dtype=np.float32)
         self._bias[[*NEVER_EMITTED, *range(config.vocab_size or size, size)]] = -np.inf
@@ -62,11 +65,17 @@ class OnnxEngine:
         """Encode the sources and project them for every decoder layer."""
         single = np.asarray(n_segments) == 1
         parts = [
-            (self._start([sources[place] for place in places], int(n_segments[places].max())), places)
+            places
             for group in (np.flatnonzero(~single), np.flatnonzero(single))
-            for places in self._parts(sources, n_segments, group)
+            for places in self._parts(n_segments, group)
         ]
-        return parts[0][0] if len(parts) == 1 else SplitStepper(parts)
+
+        def start(places: Ints) -> OnnxStepper:
+            return self._start([sources[place] for place in places], int(n_segments[places].max()))
+
+        pool = self._pool if len(parts) > 1 else None
+        steppers = list((pool.map if pool else map)(start, parts))
+        return steppers[0] if len(parts) == 1 else SplitStepper(list(zip(steppers, parts, strict=True)), pool)
 
     def largest_batch(self, source_length: int, n_segments: int) -> int | None:
         """Return how many sentences of this length may be started at once within `max_memory`; None = any number."""
@@ -76,16 +85,19 @@ class OnnxEngine:
         rows = source_length + 2 * (source_length + 2 * n_segments)  # of the source, and while the cache grows
         return max(1, self._max_memory // 2 // (2 * config.decoder_layers * config.d_model * rows * _FLOAT))
 
-    def _parts(self, sources: Sequence[Sequence[int]], n_segments: Ints, group: Ints) -> list[Ints]:
-        """Cut a group of sentences into parts that stay within the bounds on rows and memory."""
+    def _parts(self, n_segments: Ints, group: Ints) -> list[Ints]:
+        """Cut a group of sentences into equal parts, one or more a thread, within the bounds on rows and memory."""
         if not len(group):
             return []
         widest = int(n_segments[group].max())
         at_once = max(1, _ROWS // widest)
         if self._max_memory is not None:
-            # logits, log-probabilities, and one more while they are computed
-            at_once = min(at_once, max(1, self._max_memory // 2 // (3 * widest * len(self._bias) * _FLOAT)))
-        return [group[start : start + at_once] for start in range(0, len(group), at_once)]
+            # logits, log-probabilities, and one more while they are computed, in every thread
+            one = 3 * widest * len(self._bias) * _FLOAT * self._threads
+            at_once = min(at_once, max(1, self._max_memory // 2 // one))
+        rounds = -(-len(group) // (at_once * self._threads))
+        n_parts = min(len(group), rounds * self._threads)
+        return np.array_split(group, n_parts) if n_parts > 1 else [group]
 
     def _start(self, sources: Sequence[Sequence[int]], n_segments: int) -> "OnnxStepper":
         config = self._config
@@ -93,23 +105,28 @@ class OnnxEngine:
         batch, length = tokens.shape
         heads = config.n_heads
         lengths = np.array([len(source) for source in sources], dtype=np.int32)
-        shape = (2 * config.decoder_layers, batch, heads, length, config.d_model // heads)
-        memory: Floats = np.empty(shape, dtype=np.float32)  # keys and values of all layers in one block
-        positions, names = self._positions.first(length)[None], layer_names("memory_", config.decoder_layers)
-        at_once = max(1, _SOURCE_TOKENS // max(1, length))
+        memory: Floats = np.empty(
+            (2 * config.decoder_layers, batch, heads, length, config.d_model // heads), np.float32
+        )
+        positions, at_once = self._positions.first(length)[None], max(1, _SOURCE_TOKENS // max(1, length))
         for part in (slice(start, start + at_once) for start in range(0, batch, at_once)):
+            whole = batch <= at_once
+            found = memory if whole else np.empty_like(memory[:, part], order="C")
             binding = Binding(self._encoder)
             binding.inputs({"tokens": tokens[part], "positions": positions, "lengths": lengths[part]})
-            binding.outputs(dict(zip(names, memory[:, part], strict=True)))
+            binding.outputs({"memory": found})
             binding.run()
+            if not whole:
+                memory[:, part] = found
         bias = self._single_bias if n_segments == 1 else self._bias
-        return OnnxStepper(self._step, memory, lengths, self._positions, bias, length + 2 * n_segments)
+        room = length + length // 5 + n_segments  # what is longer is rare, and makes the cache grow
+        return OnnxStepper(self._step, memory, lengths, self._positions, bias, room)
 
 
 def saturates(folder: Path) -> bool:
     """Say whether this processor gets products of int8 weights wrong: without VNNI, sums in 16 bits overflow."""
     rows = np.full((16, 64), 255, dtype=np.uint8)
-    [sums] = _session(folder / "probe.onnx", 1, exact=False, arena=False).run(["sums"], {"rows": rows})
+    [sums] = _session(folder / "probe.onnx", exact=False, arena=False).run(["sums"], {"rows": rows})
     return bool((sums != 64 * 255 * 127).any())
 
 
@@ -124,6 +141,8 @@ def usable_cores() -> int:
 def _vocabulary_places(step: Any, config: ModelConfig, folder: Path) -> int:
     """Return the padded size of the vocabulary; refuse a graph that belongs to another config.json."""
     shapes = {value.name: value.shape for value in step.get_inputs()}
+    if "scored" not in shapes:
+        raise UserError(f"{folder}: exported by an older version of recoversat; export the model again")
     size = int(shapes["bias"][0]) if "bias" in shapes else 0
     layers = sum(name.startswith("memory_key_") for name in shapes)
     found = [layers, *shapes.get("position", [0])[-1:], *shapes.get("places", [0, 0])[-2:-1]]
@@ -136,11 +155,11 @@ def _vocabulary_places(step: Any, config: ModelConfig, folder: Path) -> int:
     return size
 
 
-def _session(path: Path, threads: int, exact: bool, arena: bool) -> Any:
+def _session(path: Path, exact: bool, arena: bool) -> Any:
     if not path.is_file():
         raise UserError(f"{path.parent}: not an exported model ({path.name} is missing); run 'recoversat export'")
     options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads, options.inter_op_num_threads = threads, 1
+    options.intra_op_num_threads, options.inter_op_num_threads = 1, 1
     options.enable_cpu_mem_arena = arena
     options.log_severity_level = 3
     # the graphs are fused by hand; all that is left is to transpose the output matrix once

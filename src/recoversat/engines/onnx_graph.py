@@ -1,7 +1,7 @@
 """The two ONNX graphs of a model, built node by node: encode a source, and take one decoding step.
 
 B sentences, S source, W rows of a sentence in this step, N rows that are real, M places of the cache,
-D model, H heads, E = D / H, P padded vocabulary. Needs numpy and onnx, not torch.
+D model, L decoder layers, H heads, E = D / H, P padded vocabulary. Needs numpy and onnx, not torch.
 
 A step takes only the segments that are still being written, packed to the left: W is the largest number of
 them in any sentence. Their keys and values go to the first free places of the cache, so that what may be
@@ -14,7 +14,7 @@ SkipLayerNormalization takes 33; MultiHeadAttention takes keys and values as the
 from dataclasses import dataclass
 
 import numpy as np
-from onnx import TensorProto
+from onnx import TensorProto, helper
 
 from recoversat.config import ModelConfig
 from recoversat.engines.onnx_weights import (
@@ -29,7 +29,7 @@ from recoversat.engines.onnx_weights import (
     padded_size,
 )
 
-INT64, INT32, FLOAT = TensorProto.INT64, TensorProto.INT32, TensorProto.FLOAT
+INT64, INT32, FLOAT, BOOL = TensorProto.INT64, TensorProto.INT32, TensorProto.FLOAT, TensorProto.BOOL
 
 # Added to the score of a place that may not be seen. -50, which keeps exp() away from denormal numbers, was no
 # faster in a decode and let a sharp model see padding: its scores differ by more than that.
@@ -37,7 +37,7 @@ HIDDEN = -10_000.0
 
 
 def encoder_graph(weights: Weights, config: ModelConfig, precision: Precision, file: WeightFile) -> bytes:
-    """Build tokens (B, S) -> keys and values of every decoder layer's attention to the source, (B, H, S, E)."""
+    """Build tokens (B, S) -> keys and values of every decoder layer's attention to the source, (2L, B, H, S, E)."""
     model = _Builder(Graph(file), weights, config, precision)
     graph = model.graph
     tokens = graph.input("tokens", INT64, ["B", "S"])
@@ -49,20 +49,18 @@ def encoder_graph(weights: Weights, config: ModelConfig, precision: Precision, f
         query, key, value = model.query_key_value(layer, model.normed(f"{layer}.attention_norm", x))
         x = model.add(x, f"{layer}.self_attention.output", model.attend(query, key, value, lengths))
         x = model.feed_forward(layer, x)
-    memory = model.prepare(model.norm("encoder.norm", x))
-    for index in range(config.decoder_layers):
-        for part, what in enumerate(("memory_key", "memory_value")):
-            projected = model.part(memory, f"decoder.layers.{index}.cross_attention.key_value", part, 2)
-            heads = graph.node("Transpose", [model.split_heads(projected)], {"perm": [0, 2, 1, 3]})
-            graph.output(heads, f"{what}_{index}", FLOAT, model.cache_shape("S"))
+    projected = model.memory(model.normed("encoder.norm", x))  # (B, S, 2L, H, E)
+    memory = graph.node("Transpose", [projected], {"perm": [2, 0, 3, 1, 4]})
+    graph.output(memory, "memory", FLOAT, [2 * config.decoder_layers, *model.cache_shape("S")])
     return graph.model("encoder")
 
 
 def step_graph(weights: Weights, config: ModelConfig, precision: Precision, file: WeightFile) -> bytes:
-    """Build one step: rows in, chosen tokens and their log-probabilities out, caches written in place.
+    """Build one step: rows in, chosen tokens out, caches written in place.
 
     `rows` names the real ones among the B * W rows; only they are scored. `wanted` is -1 where the model chooses.
-    `bias` holds -inf for tokens that must not be chosen. Bind each key_i and value_i to new_key_i and
+    `bias` holds -inf for tokens that must not be chosen. Where `scored` is true, log-probabilities of what was
+    chosen and the n best come out as well; else these outputs are empty. Bind each key_i and value_i to new_key_i and
     new_value_i as well: ScatterND then writes into the cache and copies nothing.
     """
     model = _Builder(Graph(file), weights, config, precision)
@@ -104,15 +102,12 @@ def probe_graph(file: WeightFile) -> bytes:
 
 
 def _choose(model: "_Builder", hidden: str) -> None:
-    """Score rows (N, D) and put out the best token of each, or the one that is wanted, and the n best."""
+    """Put out the best token of each row (N, D), or the one that is wanted."""
     graph = model.graph
-    size = padded_size(model.vocab_size)
-    bias = graph.input("bias", FLOAT, [size])
+    bias = graph.input("bias", FLOAT, [padded_size(model.vocab_size)])
     wanted = graph.input("wanted", INT64, ["N", 1])
-    n_best = graph.input("n_best", INT64, [1])
-    logits = model.precision.logits(graph, hidden, model.array("embedding.weight"), bias)
-    log_probs = graph.node("LogSoftmax", [logits], {"axis": -1})  # (N, P)
-    blocks = graph.node("Reshape", [log_probs, graph.constant(0, -1, BLOCK)])
+    logits = model.precision.logits(graph, hidden, model.array("embedding.weight"), bias)  # (N, P)
+    blocks = graph.node("Reshape", [logits, graph.constant(0, -1, BLOCK)])
     peaks = graph.node("ReduceMax", [blocks, graph.constant(-1)], {"keepdims": 0})  # (N, P / BLOCK)
     block = graph.node("ArgMax", [peaks], {"axis": -1, "keepdims": 1})  # (N, 1)
     inside = graph.node(
@@ -121,10 +116,27 @@ def _choose(model: "_Builder", hidden: str) -> None:
     best = graph.node("Add", [graph.node("Mul", [block, graph.constant(BLOCK)]), inside])
     chosen = graph.node("Where", [graph.node("Less", [wanted, graph.constant(0)]), best, wanted])
     graph.output(chosen, "chosen", INT64, ["N", 1])
-    graph.output(graph.node("GatherElements", [log_probs, "chosen"], {"axis": 1}), "log_probs", FLOAT, ["N", 1])
-    best_log_probs, best_tokens = graph.node_of_many("TopK", [log_probs, n_best], 2, {"axis": -1})
-    graph.output(best_log_probs, "best_log_probs", FLOAT, ["N", "n"])
-    graph.output(best_tokens, "best_tokens", INT64, ["N", "n"])
+    _score(graph, logits)
+
+
+def _score(graph: Graph, logits: str) -> None:
+    """Put out log-probabilities where they are asked for: at 10 rows they take 8 % of a step, at 160 rows 20 %."""
+    scored, n_best = graph.input("scored", BOOL, [1]), graph.input("n_best", INT64, [1])
+    types = {"log_probs": FLOAT, "best_log_probs": FLOAT, "best_tokens": INT64}
+    yes, no = Graph(graph.file, prefix="scored_"), Graph(graph.file, prefix="unscored_")
+    log_probs = yes.node("LogSoftmax", [logits], {"axis": -1})
+    found = [
+        yes.node("GatherElements", [log_probs, "chosen"], {"axis": 1}),
+        *yes.node_of_many("TopK", [log_probs, n_best], 2, {"axis": -1}),
+    ]
+    for (name, dtype), value in zip(types.items(), found, strict=True):
+        yes.output(value, f"scored_{name}", dtype, ["N", "n"])
+        nothing = helper.make_tensor(f"no_{name}", dtype, [0, 0], [])
+        no.output(no.node("Constant", [], {"value": nothing}), f"unscored_{name}", dtype, ["N", "n"])
+    branches = {"then_branch": yes.proto("scored"), "else_branch": no.proto("unscored")}
+    outputs = graph.node_of_many("If", [scored], len(types), branches)
+    for (name, dtype), value in zip(types.items(), outputs, strict=True):
+        graph.output(value, name, dtype, [f"{name}_N", f"{name}_n"])
 
 
 @dataclass
@@ -171,6 +183,14 @@ class _Builder:
         """Multiply with one of several weights that torch keeps stacked; nothing has to be split afterwards."""
         weight, bias = (np.split(self.array(f"{name}.{what}"), of)[index] for what in ("weight", "bias"))
         return self.precision.product(self.graph, x, f"{name}.{index}", np.ascontiguousarray(weight.T), bias)
+
+    def memory(self, x: Prepared) -> str:
+        """Multiply with the source's keys and values of all decoder layers at once: one node for 2L."""
+        names = [f"decoder.layers.{index}.cross_attention.key_value" for index in range(self.config.decoder_layers)]
+        weight, bias = (np.concatenate([self.array(f"{name}.{what}") for name in names]) for what in ("weight", "bias"))
+        product = self.precision.product(self.graph, x, "memory", np.ascontiguousarray(weight.T), bias)
+        heads = self.config.n_heads
+        return self.graph.node("Reshape", [product, self.graph.constant(0, 0, -1, heads, self.config.d_model // heads)])
 
     def query_key_value(self, layer: str, x: Prepared) -> list[str]:
         return [self.part(x, f"{layer}.self_attention.qkv", index, 3) for index in range(3)]

@@ -23,7 +23,11 @@ class OnnxStepper:
     ) -> None:  # fmt: skip
         """Take the source's keys and values (2L, B, H, S, E); `room` is how many rows most sentences need."""
         self._binding = Binding(session)
-        self._binding.inputs({"bias": bias})
+        self._position: Floats = np.empty((1, 1, positions.d_model), dtype=np.float32)
+        self._n_best: Ints = np.zeros(1, dtype=np.int64)
+        self._scored: Bools = np.zeros(1, dtype=np.bool_)
+        self._binding.inputs({"bias": bias, "position": self._position})
+        self._binding.inputs({"n_best": self._n_best, "scored": self._scored})
         self._memory, self._memory_lengths = memory, memory_lengths
         self._positions, self._room = positions, room
         self._cache: Floats = np.empty((*memory.shape[:3], 0, memory.shape[4]), dtype=np.float32)  # (2L, B, H, M, E)
@@ -32,12 +36,15 @@ class OnnxStepper:
         self._frame: _Frame | None = None
         self._bind_memory()
 
-    def step(self, tokens: Ints, active: Bools, forced: Ints | None = None, n_best: int = 0) -> Choice:
+    def step(
+        self, tokens: Ints, active: Bools, forced: Ints | None = None, n_best: int = 0, scores: bool = True
+    ) -> Choice:
         """Append a row to each active segment and choose its next token; others get PAD."""
-        frame = self._frame_of(active, n_best)
+        frame = self._frame_of(active, n_best, scores or n_best > 0)
         if frame.width:
             self._make_room(int(self._filled.max()) + frame.width)
-            frame.fill(tokens, forced, self._filled, self._positions.at(self._steps))
+            frame.fill(tokens, forced, self._filled)
+            self._position[:] = self._positions.at(self._steps)
             self._filled += frame.counts
             self._binding.run()
         self._steps += 1
@@ -52,12 +59,14 @@ class OnnxStepper:
         self._bind_memory()
         self._bind_cache()
 
-    def _frame_of(self, active: Bools, n_best: int) -> "_Frame":
+    def _frame_of(self, active: Bools, n_best: int, scored: bool) -> "_Frame":
         """Return the arrays of the step before if the same segments are active, else new ones."""
-        if self._frame is None or not self._frame.fits(active, n_best):
-            self._frame = _Frame(active, n_best, heads=self._cache.shape[2], d_model=self._positions.d_model)
+        if self._frame is None or not self._frame.fits(active, n_best, scored):
+            outputs = _Frame.OUTPUTS if scored or self._scored[0] else _Frame.OUTPUTS[:1]
+            self._n_best[0], self._scored[0] = n_best, scored
+            self._frame = _Frame(active, n_best, scored, heads=self._cache.shape[2])
             self._binding.inputs({name: getattr(self._frame, name) for name in _Frame.INPUTS})
-            self._binding.outputs({name: getattr(self._frame, name) for name in _Frame.OUTPUTS})
+            self._binding.outputs({name: getattr(self._frame, name) for name in outputs})
         return self._frame
 
     def _make_room(self, needed: int) -> None:
@@ -86,11 +95,12 @@ class _Frame:
     Segments that write are packed to the left: a sentence has `counts` rows, the graph sees `width` of each.
     """
 
-    INPUTS = ("tokens", "segments", "position", "places", "lengths", "rows", "wanted", "n_best")
+    INPUTS = ("tokens", "segments", "places", "lengths", "rows", "wanted")
     OUTPUTS = ("chosen", "log_probs", "best_tokens", "best_log_probs")
 
-    def __init__(self, active: Bools, n_best: int, heads: int, d_model: int) -> None:
-        self._active = active.copy()
+    def __init__(self, active: Bools, n_best: int, scored: bool, heads: int) -> None:
+        self._shape, self._n_best, self._scored = active.shape, n_best, scored
+        self._key = (active.shape, active.tobytes(), n_best, scored)
         batch = len(active)
         self.counts: Ints = active.sum(axis=1)
         self.width = width = int(self.counts.max())
@@ -99,44 +109,45 @@ class _Frame:
         self._spots = np.flatnonzero(active)  # (N,) the same rows as places among B * K
         n = len(self.rows)
         self.tokens: Ints = np.full((batch, width), PAD)
-        self.position: Floats = np.empty((1, 1, d_model), dtype=np.float32)
         self.places: Ints = np.empty((batch, width, heads, 3), dtype=np.int64)  # sentence, head, place in the cache
         self.places[..., 0] = np.arange(batch)[:, None, None]
         self.places[..., 1] = np.arange(heads)
         self._offsets = np.arange(width)[:, None]
         self.lengths: NDArray[np.int32] = np.empty(batch, dtype=np.int32)
         self.wanted: Ints = np.full((n, 1), FREE)
-        self.n_best: Ints = np.array([n_best])
         self.chosen: Ints = np.empty((n, 1), dtype=np.int64)
-        self.log_probs: Floats = np.empty((n, 1), dtype=np.float32)
-        self.best_tokens: Ints = np.empty((n, n_best), dtype=np.int64)
-        self.best_log_probs: Floats = np.empty((n, n_best), dtype=np.float32)
+        scores, best = ((n, 1), (n, n_best)) if scored else ((0, 0), (0, 0))
+        self.log_probs: Floats = np.empty(scores, dtype=np.float32)
+        self.best_tokens: Ints = np.empty(best, dtype=np.int64)
+        self.best_log_probs: Floats = np.empty(best, dtype=np.float32)
 
-    def fits(self, active: Bools, n_best: int) -> bool:
-        return self.best_tokens.shape[1] == n_best and np.array_equal(self._active, active)
+    def fits(self, active: Bools, n_best: int, scored: bool) -> bool:
+        return (active.shape, active.tobytes(), n_best, scored) == self._key
 
-    def fill(self, tokens: Ints, forced: Ints | None, filled: Ints, position: Floats) -> None:
+    def fill(self, tokens: Ints, forced: Ints | None, filled: Ints) -> None:
         """Write the inputs of one step; `filled` says how many rows of each sentence the cache holds."""
         self.tokens.ravel()[self.rows] = tokens.ravel()[self._spots]
         self.wanted[:, 0] = FREE if forced is None else forced.ravel()[self._spots]
-        self.position[:] = position
         self.places[..., 2] = filled[:, None, None] + self._offsets
         self.lengths[:] = np.maximum(filled + self.counts, 1)
 
     def choice(self) -> Choice:
         """Put each row where its sentence and segment are; all other places hold PAD."""
-        shape, n_best = self._active.shape, self.best_tokens.shape[1]
-        if len(self._spots) == self._active.size and not n_best:
-            return Choice(self.chosen.reshape(shape).copy(), self.log_probs.reshape(shape).copy())
-        tokens, log_probs = np.full(shape, PAD), np.zeros(shape, dtype=np.float32)
-        tokens.ravel()[self._spots], log_probs.ravel()[self._spots] = self.chosen[:, 0], self.log_probs[:, 0]
-        if not n_best:
+        tokens: Ints = self._spread(self.chosen, PAD)[..., 0]
+        if not self._scored:
+            return Choice(tokens, np.zeros(tokens.shape, dtype=np.float32))
+        log_probs: Floats = self._spread(self.log_probs, 0.0)[..., 0]
+        if not self._n_best:
             return Choice(tokens, log_probs)
-        best_tokens: Ints = np.full((*shape, n_best), PAD)
-        best_log_probs: Floats = np.full((*shape, n_best), -np.inf, dtype=np.float32)
-        best_tokens.reshape(-1, n_best)[self._spots] = self.best_tokens
-        best_log_probs.reshape(-1, n_best)[self._spots] = self.best_log_probs
-        return Choice(tokens, log_probs, best_tokens, best_log_probs)
+        return Choice(
+            tokens, log_probs, self._spread(self.best_tokens, PAD), self._spread(self.best_log_probs, -np.inf)
+        )
+
+    def _spread(self, rows: NDArray[Any], elsewhere: float) -> NDArray[Any]:
+        """Give rows (N, n) the shape (B, K, n)."""
+        spread = np.full((*self._shape, rows.shape[1]), elsewhere, dtype=rows.dtype)
+        spread.reshape(-1, rows.shape[1])[self._spots] = rows
+        return spread
 
 
 class Binding:

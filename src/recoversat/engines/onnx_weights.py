@@ -62,6 +62,7 @@ class Graph:
     """An ONNX graph while it is being built; values are known by name."""
 
     file: WeightFile
+    prefix: str = ""  # of names in a graph that is a branch of another
     nodes: list[Any] = field(default_factory=list)
     tensors: dict[str, Any] = field(default_factory=dict)
     inputs: list[Any] = field(default_factory=list)
@@ -108,15 +109,18 @@ class Graph:
         self, op: str, inputs: Sequence[str], n: int, attributes: Mapping[str, Any] | None = None, domain: str = ""
     ) -> list[str]:
         """Add a node with n outputs and return their names."""
-        outputs = [f"{op}_{len(self.nodes)}_{index}" for index in range(n)]
+        outputs = [f"{self.prefix}{op}_{len(self.nodes)}_{index}" for index in range(n)]
         self.nodes.append(helper.make_node(op, inputs, outputs, domain=domain, **(attributes or {})))
         return outputs
 
+    def proto(self, name: str) -> Any:
+        """Return the finished graph."""
+        return helper.make_graph(self.nodes, name, self.inputs, self.outputs, list(self.tensors.values()))
+
     def model(self, name: str) -> bytes:
-        """Return the finished model."""
-        graph = helper.make_graph(self.nodes, name, self.inputs, self.outputs, list(self.tensors.values()))
+        """Return the finished graph as a model of its own."""
         opsets = [helper.make_opsetid("", 18), helper.make_opsetid(MICROSOFT, 1)]
-        model = helper.make_model(graph, opset_imports=opsets, ir_version=9, producer_name="recoversat")
+        model = helper.make_model(self.proto(name), opset_imports=opsets, ir_version=9, producer_name="recoversat")
         return bytes(model.SerializeToString())
 
 

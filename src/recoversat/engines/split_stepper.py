@@ -1,9 +1,11 @@
-"""One batch decoded as several smaller ones, for engines that bound their memory or must not mix sentences.
+"""One batch decoded as several smaller ones, for engines that bound their memory, must not mix sentences, or have
+several threads.
 
 B sentences, K segments, n alternatives.
 """
 
 from collections.abc import Sequence
+from concurrent.futures import Executor
 
 import numpy as np
 
@@ -14,23 +16,30 @@ from recoversat.vocab import PAD
 class SplitStepper:
     """Steppers that together hold one batch; to the outside they are one."""
 
-    def __init__(self, parts: Sequence[tuple[Stepper, Ints]]) -> None:
-        """Take steppers, each with the places of the batch it holds."""
+    def __init__(self, parts: Sequence[tuple[Stepper, Ints]], pool: Executor | None = None) -> None:
+        """Take steppers, each with the places of the batch it holds; a pool lets them step side by side."""
         self._parts = list(parts)
+        self._pool = pool
 
-    def step(self, tokens: Ints, active: Bools, forced: Ints | None = None, n_best: int = 0) -> Choice:
+    def step(
+        self, tokens: Ints, active: Bools, forced: Ints | None = None, n_best: int = 0, scores: bool = True
+    ) -> Choice:
         """Let each part that still writes take a step, and put the choices together."""
         chosen = np.full(tokens.shape, PAD, dtype=np.int64)
         log_probs: Floats = np.zeros(tokens.shape, dtype=np.float32)
         best_tokens: Ints = np.zeros((*tokens.shape, n_best), dtype=np.int64)
         best_log_probs: Floats = np.full((*tokens.shape, n_best), -np.inf, dtype=np.float32)
-        for stepper, places in self._parts:
-            if not len(places):
-                continue
-            part = stepper.step(tokens[places], active[places], None if forced is None else forced[places], n_best)
-            chosen[places], log_probs[places] = part.tokens, part.log_probs
-            if part.best_tokens is not None and part.best_log_probs is not None:
-                best_tokens[places], best_log_probs[places] = part.best_tokens, part.best_log_probs
+
+        def step(part: tuple[Stepper, Ints]) -> Choice:
+            stepper, places = part
+            wanted = None if forced is None else forced[places]
+            return stepper.step(tokens[places], active[places], wanted, n_best, scores)
+
+        parts = [part for part in self._parts if len(part[1])]
+        for (_, places), choice in zip(parts, (self._pool.map if self._pool else map)(step, parts), strict=True):
+            chosen[places], log_probs[places] = choice.tokens, choice.log_probs
+            if choice.best_tokens is not None and choice.best_log_probs is not None:
+                best_tokens[places], best_log_probs[places] = choice.best_tokens, choice.best_log_probs
         if not n_best:
             return Choice(chosen, log_probs)
         return Choice(chosen, log_probs, best_tokens, best_log_probs)

@@ -60,7 +60,9 @@ class TorchStepper:
         self._single = single  # (B,) sentences of one segment, which have nothing to delete
 
     @torch.inference_mode()
-    def step(self, tokens: Ints, active: Bools, forced: Ints | None = None, n_best: int = 0) -> Choice:
+    def step(
+        self, tokens: Ints, active: Bools, forced: Ints | None = None, n_best: int = 0, scores: bool = True
+    ) -> Choice:
         """Append a row to each segment and choose the next tokens; only those come back from the device."""
         device = self._single.device
         hidden = self._model.step(torch.from_numpy(tokens).to(device), torch.from_numpy(active).to(device), self._cache)
@@ -69,7 +71,7 @@ class TorchStepper:
             logits[..., token] = -torch.inf
         logits[..., DEL].masked_fill_(self._single[:, None], -torch.inf)
         log_probs = logits.log_softmax(dim=-1, dtype=torch.float32)
-        best, best_tokens = _top(log_probs, min(max(n_best, 1), log_probs.shape[-1]))
+        best, best_tokens = top(log_probs, min(max(n_best, 1), log_probs.shape[-1]))
         chosen_log_prob, chosen = best[..., 0], best_tokens[..., 0]
         if forced is not None:
             wanted = torch.from_numpy(forced).to(device)
@@ -89,7 +91,7 @@ class TorchStepper:
         self._sources, self._single = sources, self._single[index]
 
 
-def _top(scores: Tensor, n: int) -> tuple[Tensor, Tensor]:
+def top(scores: Tensor, n: int) -> tuple[Tensor, Tensor]:
     """Return the n largest of the last dimension, best first.
 
     The n largest lie in the n blocks with the largest maxima: finding those is one pass over the vocabulary,

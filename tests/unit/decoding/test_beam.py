@@ -42,7 +42,9 @@ class TableStepper:
     def table(self, sentence: int, prefix: tuple[int, ...]) -> np.ndarray:
         return _four_log_probs(sentence, prefix, self.sharpness)
 
-    def step(self, tokens: Ints, active: Bools, forced: Ints | None = None, n_best: int = 0) -> Choice:
+    def step(
+        self, tokens: Ints, active: Bools, forced: Ints | None = None, n_best: int = 0, scores: bool = True
+    ) -> Choice:
         n = min(n_best, len(SYMBOLS))
         best_tokens, best = np.zeros((len(tokens), 1, n), np.int64), np.zeros((len(tokens), 1, n), np.float32)
         for place, (token, is_active) in enumerate(zip(tokens[:, 0].tolist(), active[:, 0], strict=True)):

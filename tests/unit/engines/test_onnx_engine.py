@@ -40,13 +40,12 @@ def test_new_rows_are_written_into_the_same_memory(folder: Path) -> None:
     stepper = stepper_of(OnnxEngine(folder, CONFIG), 2, 2)
     tokens, active = np.full((2, 2), BOS), np.ones((2, 2), dtype=bool)
     stepper.step(tokens, active)
-    stepper.step(tokens, active)
     cache = stepper._cache
     before = cache.copy()
     stepper.step(tokens, active)  # room is left, so nothing may move
     assert stepper._cache is cache
     changed = np.flatnonzero((cache != before).any(axis=(0, 1, 2, 4)))
-    assert changed.tolist() == [4, 5]
+    assert changed.tolist() == [2, 3]
 
 
 def test_ended_segments_take_no_place_in_the_cache(folder: Path) -> None:
@@ -108,6 +107,49 @@ def test_the_bound_on_memory_says_how_large_a_batch_may_be(folder: Path) -> None
     kept = 2 * 2 * 32 * (20 + 2 * 40) * 4  # keys and values, layers, width, rows, bytes
     assert largest(None) is None
     assert [largest(1), largest(2 * 7 * kept), largest(2 * 7 * kept, length=200)] == [1, 7, 1]
+
+
+def test_threads_share_a_batch_and_write_the_same(folder: Path) -> None:
+    sources, k, limits = [[7, 8, 9], [10, 11], [12] * 9, [13], [14, 15]], np.array([3, 3, 1, 3, 1]), np.full(5, 6)
+    one, two = (OnnxEngine(folder, CONFIG, threads) for threads in (1, 2))
+    parts = two.start(sources, k)
+    assert isinstance(parts, SplitStepper)
+    groups = [places for _, places in parts._parts]
+    assert [group.tolist() for group in groups] == [[0, 1], [3], [2], [4]]
+    written = decode_segments(parts, k, limits)
+    for group in groups:  # int8: neighbours share a scale, so the same ones must be there
+        alone = decode_segments(one.start([sources[i] for i in group], k[group]), k[group], limits[group])
+        assert [written[i].segments for i in group] == [d.segments for d in alone]
+    assert isinstance(two.start(sources[:1], k[:1]), OnnxStepper)
+
+
+def test_tokens_do_not_depend_on_whether_they_are_scored(folder: Path) -> None:
+    engine, k, limits = OnnxEngine(folder, CONFIG), np.array([3, 1]), np.array([5, 5])
+    scored = decode_segments(engine.start([[7, 8, 9], [10, 11]], k), k, limits)
+    unscored = decode_segments(engine.start([[7, 8, 9], [10, 11]], k), k, limits, scores=False)
+    assert [d.segments for d in unscored] == [d.segments for d in scored]
+    assert [d.log_probs for d in unscored] == [[[], [], []], [[]]]
+    assert all(log_probs for d in scored for log_probs in d.log_probs)
+
+
+def test_scores_may_be_asked_for_at_any_step(folder: Path) -> None:
+    always, sometimes = (stepper_of(OnnxEngine(folder, CONFIG), 2, 2) for _ in range(2))
+    tokens, active = np.full((2, 2), BOS), np.ones((2, 2), dtype=bool)
+    for n_best, scores in ((0, False), (0, True), (3, False), (0, False), (0, False), (0, True)):
+        expected, got = always.step(tokens, active, None, n_best), sometimes.step(tokens, active, None, n_best, scores)
+        np.testing.assert_array_equal(expected.tokens, got.tokens)
+        np.testing.assert_array_equal(expected.log_probs * (scores or n_best > 0), got.log_probs)
+        assert (got.best_tokens is None) is (n_best == 0)
+        tokens, active = expected.tokens, active & np.array([[n_best == 0, True], [True, True]])
+
+
+def test_an_old_graph_is_refused(folder: Path) -> None:
+    class Old:
+        def get_inputs(self) -> list[object]:
+            return []
+
+    with pytest.raises(UserError, match="exported by an older version of recoversat; export the model again"):
+        onnx_engine._vocabulary_places(Old(), CONFIG, folder)
 
 
 def test_a_processor_that_overflows_gets_exact_products(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,3 +1,5 @@
+from concurrent.futures import Executor, ThreadPoolExecutor
+
 import numpy as np
 
 from recoversat.decoding.stepping import Bools, Choice, Ints
@@ -10,7 +12,9 @@ class Remembering:
     def __init__(self, names: list[int]) -> None:
         self.names = np.array(names)
 
-    def step(self, tokens: Ints, active: Bools, forced: Ints | None = None, n_best: int = 0) -> Choice:
+    def step(
+        self, tokens: Ints, active: Bools, forced: Ints | None = None, n_best: int = 0, scores: bool = True
+    ) -> Choice:
         assert tokens.shape[0] == len(self.names)
         chosen = np.where(active, self.names[:, None] * 100 + tokens, 0)
         if forced is not None:
@@ -24,8 +28,9 @@ class Remembering:
         self.names = self.names[which]
 
 
-def split() -> SplitStepper:
-    return SplitStepper([(Remembering([0, 2]), np.array([0, 2])), (Remembering([1, 3, 4]), np.array([1, 3, 4]))])
+def split(pool: Executor | None = None) -> SplitStepper:
+    parts = [(Remembering([0, 2]), np.array([0, 2])), (Remembering([1, 3, 4]), np.array([1, 3, 4]))]
+    return SplitStepper(parts, pool)
 
 
 def names_in(stepper: SplitStepper, members: int) -> list[int]:
@@ -41,6 +46,14 @@ def test_choices_come_back_in_the_order_of_the_batch() -> None:
     assert choice.tokens.tolist() == [[5, 6], [107, 108], [209, 210], [311, 0], [413, 414]]
     assert choice.log_probs[2].tolist() == [-209, -210]
     assert choice.best_tokens is None
+
+
+def test_parts_step_side_by_side_to_the_same_end() -> None:
+    with ThreadPoolExecutor(2) as pool:
+        stepper = split(pool)
+        assert names_in(stepper, 5) == [0, 1, 2, 3, 4]
+        stepper.keep(np.array([4, 0]))
+        assert names_in(stepper, 2) == [4, 0]
 
 
 def test_forced_tokens_and_alternatives_reach_their_part() -> None:
