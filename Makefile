@@ -1,18 +1,26 @@
-# `make demo` and `make test` set up what they need; VENV names the environment.
+# `make demo` and `make test` set up what they need; VENV and DEMO name the environments.
 VENV ?= .venv
+DEMO ?= .venv-demo
 PY := $(VENV)/bin/python
 
-.PHONY: setup demo test test-core lint
+.PHONY: setup demo test test-core lint reproduce
 setup: $(VENV)/.installed
 $(VENV)/.installed: pyproject.toml constraints.txt
 	python3 -m venv $(VENV)
 	$(PY) -m pip install --quiet -c constraints.txt -e ".[train,serve,dev]"
 	touch $@
 
-demo: setup  # a real, if tiny, RecoverSAT from the shipped sample: a few minutes on two cores
-	$(VENV)/bin/recoversat fit --src tests/data/tatoeba.en --tgt tests/data/tatoeba.de --out work/demo --segments 3 \
-	  --set train.steps=500 --set train.batch_tokens=1024 --set model.d_model=96 --set model.encoder_layers=2 --set model.decoder_layers=2
-	echo "He is here." | $(VENV)/bin/recoversat translate --model work/demo --show segments
+demo: $(DEMO)/.installed  # without torch: the built-in model translates, and shows its segments
+	@printf '%s\n' "There are lots of farmers doing this today." "Could you tell me where the station is?" \
+	  | $(DEMO)/bin/recoversat translate --from en --to de --show segments
+	@printf '%s\n' "Wir leben seit zehn Jahren in dieser Stadt." "Das Wetter ist heute sehr schön." \
+	  | $(DEMO)/bin/recoversat translate --from de --to en --show segments
+	@echo "Now your own: echo 'Good morning!' | $(DEMO)/bin/recoversat translate --from en --to de"
+
+$(DEMO)/.installed: pyproject.toml constraints.txt
+	python3 -m venv $(DEMO)
+	$(DEMO)/bin/python -m pip install --quiet -c constraints.txt -e .
+	touch $@
 
 test: setup
 	sh tests/ensure_chromium.sh
@@ -23,3 +31,10 @@ test-core: setup  # a fresh environment without extras, so without torch, transl
 
 lint: setup
 	$(PY) -m ruff check . && $(PY) -m ruff format --check . && $(PY) -m mypy
+
+# The tables from raw text, on a machine with a GPU: make reproduce DATA=../shared/data OUT=work/reproduce
+DATA ?= ../shared/data
+OUT ?= work/reproduce
+reproduce: setup
+	RECOVERSAT=$(abspath $(VENV)/bin/recoversat) recipes/multi30k.sh $(DATA)/multi30k $(OUT)/multi30k
+	RECOVERSAT=$(abspath $(VENV)/bin/recoversat) recipes/ende200k.sh $(DATA) $(OUT)/ende200k

@@ -32,6 +32,21 @@ class DataConfig(Section):
     drop_duplicates: bool = Field(True, description="keep only the first of identical pairs")
     src_lang: str = Field("src", description="language code of the source, kept with the model")
     tgt_lang: str = Field("tgt", description="language code of the target, kept with the model")
+    both_directions: bool = Field(
+        False, description="learn to translate tgt_lang into src_lang too: every pair is used twice"
+    )
+
+    @property
+    def directions(self) -> list[tuple[str, str]]:
+        """The pairs of languages a model learns to translate between, as (from, to)."""
+        forward = (self.src_lang, self.tgt_lang)
+        return [forward, forward[::-1]] if self.both_directions else [forward]
+
+    @model_validator(mode="after")
+    def _two_languages(self) -> "DataConfig":
+        if self.both_directions and (self.src_lang == self.tgt_lang or self.tokenizer == "bpe"):
+            raise ValueError("both_directions needs two language codes (src_lang, tgt_lang) and sentencepiece")
+        return self
 
 
 class ModelConfig(Section):
@@ -116,6 +131,12 @@ class DecodeConfig(Section):
     extra_steps: int = Field(20, ge=1, description="a segment may take ceil(source length / K) + extra_steps steps")
     beam: int = Field(4, ge=1, description="beam size of autoregressive models, where beam search is asked for")
     length_penalty: float = Field(0.6, ge=0, description="alpha in ((5 + length) / 6)^alpha")
+    segment_length: float = Field(
+        5.0, gt=0, description="with --segments auto: source tokens a segment, which decide K sentence by sentence"
+    )
+    cut_loops: bool = Field(
+        False, description="say once what a translation says four times in a row or more, and its source does not"
+    )
 
 
 class Config(Section):

@@ -13,7 +13,7 @@ from recoversat.errors import UserError
 from recoversat.forcing import force_words
 from recoversat.trace import N_ALTERNATIVES, trace_records
 from recoversat.translate_files import input_lines, output_stream
-from recoversat.translator import Translation, Translator
+from recoversat.translator import Translation, Translator, WantedSegments
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ def show_lines(
     out: Path | None,
     inspection: Inspection,
     *,
-    segments: int | None,
+    segments: WantedSegments,
     batch_size: int,
     beam: int,
 ) -> None:

@@ -12,7 +12,7 @@ from recoversat.errors import UserError
 from recoversat.progress import progress
 from recoversat.storage import atomic_file, decoded, decoded_lines, lines_of, whole_text
 from recoversat.text.document import translate_document
-from recoversat.translator import Translator
+from recoversat.translator import Translator, WantedSegments
 
 
 def translate_lines(
@@ -20,7 +20,7 @@ def translate_lines(
     files: list[Path],
     out: Path | None,
     *,
-    segments: int | None,
+    segments: WantedSegments,
     batch_size: int,
     jsonl: bool,
     beam: int = 1,
@@ -47,7 +47,7 @@ def translate_whole(
     out: Path | None,
     *,
     format: Literal["text", "html"],
-    segments: int | None,
+    segments: WantedSegments,
     batch_size: int,
     beam: int = 1,
 ) -> None:
@@ -62,7 +62,7 @@ def translate_whole(
         return len(translator.tokenizer.encode([sentence])[0])
 
     document = translate_document(
-        text, translate, language=config.src_lang, format=format, n_tokens=n_tokens, max_tokens=config.max_tokens
+        text, translate, language=translator.source, format=format, n_tokens=n_tokens, max_tokens=config.max_tokens
     )
     for split in document.split:
         start = split.sentence[:60]

@@ -1,27 +1,35 @@
 """Text in, translations out: the one place where inference is wired together."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from copy import copy
 from dataclasses import dataclass, field
 from itertools import islice, pairwise
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
-from recoversat.config import Config
+from recoversat.builtin import builtin_model
+from recoversat.config import Config, DataConfig
 from recoversat.decoding.beam import beam_search
 from recoversat.decoding.oneshot import Score, Writer, decode_lengths, decode_once
 from recoversat.decoding.segmentwise import Decoded, Forced, decode_segments, max_steps
-from recoversat.engines.engine import BoundedEngine, Engine, OneShotEngine
+from recoversat.decoding.stepping import Ints
+from recoversat.engines.engine import BoundedEngine, Engine, OneShotEngine, WholeDecoder
 from recoversat.engines.loading import ComputeType, EngineOptions, load_engine
 from recoversat.errors import UserError
 from recoversat.forcing import check_forced, force_words
 from recoversat.model_folder import read_config, resolve_model
 from recoversat.segments import assemble, equal_cuts
+from recoversat.text.loops import without_loops
 from recoversat.text.tokenizer import Tokenizer, load_tokenizer
-from recoversat.vocab import DEL, EOS
+from recoversat.vocab import DEL, EOS, direction_tag
+
+if TYPE_CHECKING:
+    from recoversat.text.parts import Parts
 
 Ending = Literal["eos", "del", "cut"]
+WantedSegments = int | Literal["auto"] | None  # None = as the model was trained: its one K, or "auto" where it has many
 
 
 @dataclass(frozen=True)
@@ -65,6 +73,8 @@ class Translation:
 class Translator:
     """Translate with a model folder or training run; needs torch only where the folder holds torch weights.
 
+    Without `model` a built-in one is used. `source` and `target` are language codes: they choose the built-in model,
+    and the direction of a model that has two; otherwise they are only checked.
     `compute_type` is "int8" or "float32" ("default": int8 where it was exported), `intra_threads` the processor
     cores used (0 = all), `max_memory` a bound in bytes on what decoding needs beside the weights.
     """
@@ -72,19 +82,23 @@ class Translator:
     engine: Engine | OneShotEngine
     judge: Score | None = None  # length-parallel decoding: a teacher scores the candidates of a one-step model
     n_lengths: int = 9
+    prefix: str = ""  # tag of the direction, before every source of a model that has two
 
     def __init__(
         self,
-        model: str | Path,
+        model: str | Path | None = None,
         *,
+        source: str | None = None,
+        target: str | None = None,
         device: str = "auto",
         compute_type: ComputeType = "default",
         intra_threads: int = 0,
         max_memory: int | None = None,
     ) -> None:
-        folder = resolve_model(Path(model))
+        folder = builtin_model(source, target) if model is None else resolve_model(Path(model))
         self.config, _ = read_config(folder)
         self.tokenizer = load_tokenizer(folder)
+        self._face(source, target)
         options = EngineOptions(device, compute_type, intra_threads, max_memory)
         self.engine = load_engine(folder, self.config.model, options)
 
@@ -93,7 +107,14 @@ class Translator:
         """Wire a translator from parts that are already in memory."""
         translator = cls.__new__(cls)
         translator.engine, translator.tokenizer, translator.config = engine, tokenizer, config
+        translator.source, translator.target = config.data.src_lang, config.data.tgt_lang
         return translator
+
+    def into(self, target: str) -> "Translator":
+        """Return a translator into another language, of the same model and with the same engine in memory."""
+        other = copy(self)
+        other._face(None, target)
+        return other
 
     def judged_by(self, teacher: str | Path, n_lengths: int = 9, device: str = "auto") -> "Translator":
         """Let a teacher choose among `n_lengths` candidates of a one-step model; returns this translator."""
@@ -108,29 +129,40 @@ class Translator:
         self,
         texts: Sequence[str],
         *,
-        segments: int | None = None,
+        segments: WantedSegments = None,
         batch_size: int = 32,
         beam: int = 1,
         forced: Sequence[Forced] | None = None,
         force: Sequence[str] = (),
         alternatives: int = 0,
+        scores: bool = True,
     ) -> list[Translation]:
         """Translate single lines; results come in the order of the input, whatever the batching.
 
-        `segments` is K (the model's own by default). Empty text gives empty text. `force` puts words into
-        every translation ("6:1=the": segment 6 begins with "the"); `forced` is the same in ids, a text each.
+        `segments` is K, or "auto" (see `segment_counts`); None is the model's own. Empty text gives empty text, and
+        text longer than any the model has learnt from is translated sentence by sentence.
+        `force` puts words into every translation ("6:1=the": segment 6 begins with "the"); `forced` is the same
+        in ids, a text each. Without `scores` an engine may leave out log-probabilities, which is faster.
         """
-        k = self.segments_for(segments)
+        sources = self.tokenizer.encode([self.prefix + text for text in texts])
+        if any(map(self._too_long, sources)) and not (force or forced or alternatives):
+            return self._translate_in_parts(texts, segments, batch_size, beam, scores)
+        return self._translate(texts, sources, segments, batch_size, beam, forced, force, alternatives, scores)
+
+    def _translate(
+        self, texts: Sequence[str], sources: list[list[int]], segments: WantedSegments, batch_size: int, beam: int,
+        forced: Sequence[Forced] | None = None, force: Sequence[str] = (), alternatives: int = 0, scores: bool = True,
+    ) -> list[Translation]:  # fmt: skip
+        k = self.segment_counts(segments, [len(ids) for ids in sources])
         if force:
-            forced = [force_words(force, self.tokenizer, k)] * len(texts)
-        sources = self.tokenizer.encode(texts)
+            forced = [force_words(force, self.tokenizer, int(count)) for count in k]
         results = [Translation(text, text) for text in texts]
         lengths = [len(ids) if text.strip() else 0 for ids, text in zip(sources, texts, strict=True)]
         for batch in self._batches(lengths, k, beam, batch_size):
             batch_forced = [forced[i] for i in batch] if forced else None
-            decoded = self._decode([sources[i] for i in batch], k, beam, batch_forced, alternatives)
+            decoded = self._decode([sources[i] for i in batch], k[batch], beam, batch_forced, alternatives, scores)
             for i, result in zip(batch, decoded, strict=True):
-                results[i] = self._assemble(texts[i], result)
+                results[i] = self._assemble(texts[i], sources[i], result)
                 if force and forced:
                     check_forced(forced[i], result.segments, f"line {i + 1}")
         return results
@@ -139,7 +171,7 @@ class Translator:
         self,
         texts: Iterable[str],
         *,
-        segments: int | None = None,
+        segments: WantedSegments = None,
         batch_size: int = 32,
         beam: int = 1,
         window: int = 16,
@@ -148,10 +180,12 @@ class Translator:
         """Translate a stream of any length in bounded memory: `window` batches are sorted at a time."""
         stream = iter(texts)
         while block := list(islice(stream, batch_size * window)):
-            yield from self.translate(block, segments=segments, batch_size=batch_size, beam=beam)
+            yield from self.translate(block, segments=segments, batch_size=batch_size, beam=beam, scores=False)
             done(len(block))
 
-    def translate_file(self, src: str | Path, out: str | Path, *, segments: int | None = None, beam: int = 1) -> None:
+    def translate_file(
+        self, src: str | Path, out: str | Path, *, segments: WantedSegments = None, beam: int = 1
+    ) -> None:
         """Translate a file of any size line by line into another one, which appears whole or not at all."""
         from recoversat.translate_files import translate_lines
 
@@ -163,50 +197,98 @@ class Translator:
         """Return given translations with the log-probabilities they have, as if written in K equal segments."""
         if isinstance(self.engine, OneShotEngine):
             raise UserError("a one-step model gives no probability to a whole translation; use a teacher")
-        src, tgt, k = self.tokenizer.encode(sources), self.tokenizer.encode(targets), self.segments_for(segments)
+        src, tgt = self.tokenizer.encode([self.prefix + text for text in sources]), self.tokenizer.encode(targets)
+        k = self.segments_for(segments)
         results = [Translation(*pair) for pair in zip(sources, targets, strict=True)]
-        lengths = [max(len(one), len(other)) if one else 0 for one, other in zip(src, tgt, strict=True)]
+        lengths = [max(len(ids), len(other)) if text else 0 for text, ids, other in zip(sources, src, tgt, strict=True)]
         if not all(lengths):
             raise UserError(f"pair {lengths.index(0) + 1}: its source is empty; leave empty lines out before scoring")
-        for batch in self._batches(lengths, k, 1, batch_size):
+        for batch in self._batches(lengths, np.full(len(src), k), 1, batch_size):
             n_segments, limits = np.full(len(batch), k), np.array([len(tgt[i]) + 1 for i in batch])
             stepper = self.engine.start([src[i] for i in batch], n_segments)
             decoded = decode_segments(stepper, n_segments, limits, [_forced_whole(tgt[i], k) for i in batch])
             for i, result in zip(batch, decoded, strict=True):
-                results[i] = self._assemble(sources[i], result)
+                results[i] = self._assemble(sources[i], src[i], result)
         return results
 
-    def segments_for(self, wanted: int | None) -> int:
-        """Return the K that is decoded with: the one wanted, or the model's own."""
-        k = wanted if wanted is not None else max(self.config.train.segment_choices)
+    def segment_counts(self, wanted: WantedSegments, lengths: Sequence[int]) -> Ints:
+        """Return K for sources of these lengths: the one wanted, or one that follows the length.
+
+        With "auto" a source of n tokens gets K >= n / decode.segment_length, the least the model has learnt, so
+        that the number of steps stays nearly the same however long the sentence is (the paper's footnote 1).
+        """
+        choices = np.unique(self.config.train.segment_choices)
+        if isinstance(wanted, int) or (wanted is None and len(choices) == 1):
+            return np.full(len(lengths), self.segments_for(wanted))
+        needed = np.asarray(lengths) / self.config.decode.segment_length
+        return np.asarray(choices[np.minimum(np.searchsorted(choices, needed), len(choices) - 1)])
+
+    def segments_for(self, wanted: WantedSegments) -> int:
+        """Return the one K that is wanted, or the largest the model has learnt."""
+        k = wanted if isinstance(wanted, int) else max(self.config.train.segment_choices)
         if not 1 <= k <= self.engine.max_segments:
             raise UserError(f"--segments {k}: this model writes 1 to {self.engine.max_segments} segments")
         return k
 
-    def _batches(self, lengths: Sequence[int], k: int, beam: int, batch_size: int) -> Iterator[list[int]]:
+    def _face(self, source: str | None, target: str | None) -> None:
+        """Choose the direction."""
+        self.source, self.target = choose_direction(self.config.data, source, target)
+        self.prefix = direction_tag(self.target) if self.config.data.both_directions else ""
+
+    def _too_long(self, ids: Sequence[int]) -> bool:
+        return len(ids) > self.config.data.max_tokens + bool(self.prefix)
+
+    def _translate_in_parts(
+        self, texts: Sequence[str], segments: WantedSegments, batch_size: int, beam: int, scores: bool
+    ) -> list[Translation]:
+        """Translate texts longer than any the model has learnt from sentence by sentence."""
+        from recoversat.text.parts import Parts, parts_of
+
+        def fits(part: str) -> bool:
+            return not self._too_long(self.tokenizer.encode([self.prefix + part])[0])
+
+        cut = [Parts([text], ["", ""]) if fits(text) else parts_of(text, self.source, fits) for text in texts]
+        pieces = [piece for parts in cut for piece in parts.texts]
+        sources = self.tokenizer.encode([self.prefix + piece for piece in pieces])
+        done = iter(self._translate(pieces, sources, segments, batch_size, beam, scores=scores))
+        return [
+            _join(text, parts, list(islice(done, len(parts.texts)))) for text, parts in zip(texts, cut, strict=True)
+        ]
+
+    def _batches(self, lengths: Sequence[int], k: Ints, beam: int, batch_size: int) -> Iterator[list[int]]:
         """Group texts of like length, the largest batch first; an engine whose memory is bounded gets smaller ones."""
         order = sorted((i for i, length in enumerate(lengths) if length), key=lambda i: -lengths[i])
+        widest = int(k.max(initial=1))
         while order:
             size, longest = batch_size, lengths[order[0]]
-            if isinstance(self.engine, BoundedEngine) and (most := self.engine.largest_batch(longest, k)) is not None:
+            most = self.engine.largest_batch(longest, widest) if isinstance(self.engine, BoundedEngine) else None
+            if most is not None:
                 size = min(batch_size, max(1, most // beam))  # each hypothesis takes the place of a sentence
             yield order[:size]
             order = order[size:]
 
     def _decode(
-        self, sources: list[list[int]], k: int, beam: int, forced: list[Forced] | None, alternatives: int
-    ) -> list[Decoded]:
-        n_segments = np.full(len(sources), k)
+        self, sources: list[list[int]], n_segments: Ints, beam: int,
+        forced: list[Forced] | None, alternatives: int, scores: bool,
+    ) -> list[Decoded]:  # fmt: skip
         limits = max_steps(np.array([len(ids) for ids in sources]), n_segments, self.config.decode.extra_steps)
         if isinstance(self.engine, OneShotEngine):
             return self._decode_at_once(self.engine.open(sources), sources)
+        whole = self.engine if isinstance(self.engine, WholeDecoder) else None
+        if beam == 1 and whole is not None:
+            return whole.decode(sources, n_segments, limits, forced, alternatives)
         if beam == 1:
-            return decode_segments(self.engine.start(sources, n_segments), n_segments, limits, forced, alternatives)
-        if k > 1:
+            stepper = self.engine.start(sources, n_segments)
+            return decode_segments(stepper, n_segments, limits, forced, alternatives, scores or alternatives > 0)
+        if (k := int(n_segments.max())) > 1:
             raise UserError(f"--beam {beam}: beam search writes one segment, this would be {k}; add --segments 1")
         if forced or alternatives:
             raise UserError(f"--beam {beam}: a beam is neither forced nor traced; leave out --beam, --force or --trace")
-        found = beam_search(self.engine.start(sources, n_segments), limits, beam, self.config.decode.length_penalty)
+        alpha = self.config.decode.length_penalty
+        if whole is not None:
+            found = whole.search(sources, limits, beam, alpha)
+        else:
+            found = beam_search(self.engine.start(sources, n_segments), limits, beam, alpha)
         ends = [[EOS] if nbest.best.closed else [] for nbest in found]
         return [
             Decoded([nbest.best.tokens + end], [nbest.best.token_log_probs], nbest.steps)
@@ -218,9 +300,12 @@ class Translator:
         found = decode_lengths(writer, sources, self.judge, self.n_lengths) if self.judge else decode_once(writer)
         return [Decoded([[*one.tokens, EOS]], [one.log_probs], steps=1) for one in found]
 
-    def _assemble(self, source: str, decoded: Decoded) -> Translation:
+    def _assemble(self, source: str, source_ids: Sequence[int], decoded: Decoded) -> Translation:
+        written = assemble(decoded.segments)
+        if self.config.decode.cut_loops:
+            written = without_loops(written, source_ids)
         # a model may spell a line break in bytes; a line of text it must stay
-        text = self.tokenizer.decode(assemble(decoded.segments)).replace("\n", " ").replace("\r", " ")
+        text = self.tokenizer.decode(written).replace("\n", " ").replace("\r", " ")
         return Translation(
             source, text, [self._segment(decoded, i) for i in range(len(decoded.segments))], decoded.steps
         )
@@ -236,6 +321,23 @@ class Translator:
         return Segment(
             self.tokenizer.decode(ids), self.tokenizer.pieces(ids), ids, ending, decoded.log_probs[index], alternatives
         )
+
+
+def _join(source: str, parts: "Parts", done: list[Translation]) -> Translation:
+    if len(done) == 1 and parts.gaps == ["", ""]:
+        return done[0]
+    text = parts.joined([translation.text for translation in done])
+    segments = [segment for translation in done for segment in translation.segments]
+    return Translation(source, text, segments, sum(translation.steps for translation in done))
+
+
+def choose_direction(data: DataConfig, source: str | None, target: str | None) -> tuple[str, str]:
+    """Return the languages to translate from and into; without a wish those the model was prepared for."""
+    for pair in data.directions:
+        if source in (None, pair[0]) and target in (None, pair[1]):
+            return pair
+    known = ", ".join(f"{one} into {other}" for one, other in data.directions)
+    raise UserError(f"this model does not translate {source or 'anything'} into {target or 'anything'}: only {known}")
 
 
 def _forced_whole(target: Sequence[int], k: int) -> Forced:

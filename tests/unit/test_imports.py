@@ -21,6 +21,7 @@ FORBIDDEN = {
     "engines.onnx": ["torch", "recoversat.training"],
     "text.": ["torch", "recoversat.training", "recoversat.model."],
     "serve.": ["torch", "recoversat.training"],
+    "bench.": ["torch", "recoversat.training", "recoversat.model."],
 }
 
 

@@ -9,9 +9,10 @@ import sys
 import time
 from pathlib import Path
 
+import numpy as np
 import pytest
 
-from recoversat.config import DataConfig
+from recoversat.config import DataConfig, parse_config
 from recoversat.data.corpus import open_corpus
 from recoversat.data.prepare import TextPairs, prepare
 from recoversat.errors import UserError
@@ -73,6 +74,29 @@ def test_a_tokenizer_can_be_reused(tmp_path: Path) -> None:
     prepare(write(tmp_path, PAIRS), tmp_path / "one", CONFIG, quiet=True)
     prepare(write(tmp_path, PAIRS[:9]), tmp_path / "two", CONFIG, tokenizer_from=tmp_path / "one", quiet=True)
     assert (tmp_path / "one/tokenizer.model").read_bytes() == (tmp_path / "two/tokenizer.model").read_bytes()
+
+
+def test_both_directions_use_every_pair_twice(tmp_path: Path) -> None:
+    both = CONFIG.model_copy(update={"both_directions": True})
+    report = prepare(write(tmp_path, PAIRS), tmp_path / "corpus", both, hold_out=5, quiet=True)
+    corpus = open_corpus(tmp_path / "corpus")
+    assert (report.kept, len(corpus.train)) == (45, 90)
+    forward, backward = texts(tmp_path / "corpus")[::2], texts(tmp_path / "corpus")[1::2]
+    assert [(tgt, src) for src, tgt in backward] == forward
+    assert corpus.tokenizer.tags == ["<2de>", "<2en>"]
+    assert corpus.tokenizer.pieces([corpus.train.src[0][0], corpus.train.src[1][0]]) == ["<2de>", "<2en>"]
+    assert not np.isin(corpus.train.tgt.ids, corpus.tokenizer.encode(["<2de>", "<2en>"])).any()
+    assert corpus.valid_src[:2] == [f"<2de>{PAIRS[0][0]}", f"<2en>{PAIRS[0][1]}"]
+    assert corpus.valid_tgt[:2] == [PAIRS[0][1], PAIRS[0][0]]
+
+
+def test_both_directions_need_a_tokenizer_that_knows_them(tmp_path: Path) -> None:
+    both = CONFIG.model_copy(update={"both_directions": True})
+    prepare(write(tmp_path, PAIRS), tmp_path / "one", CONFIG, quiet=True)
+    with pytest.raises(UserError, match="does not know <2de>, <2en>"):
+        prepare(write(tmp_path, PAIRS), tmp_path / "two", both, tokenizer_from=tmp_path / "one", quiet=True)
+    with pytest.raises(UserError, match="both_directions needs two language codes"):
+        parse_config({"data": {"both_directions": True, "src_lang": "en", "tgt_lang": "en"}})
 
 
 def test_mistakes_are_named(tmp_path: Path) -> None:

@@ -33,6 +33,17 @@ def test_special_ids_are_never_text() -> None:
     assert sentencepiece.decode([*ids, EOS]) == "farmers today"
 
 
+def test_a_tag_is_a_direction_at_the_start_and_text_elsewhere() -> None:
+    tagged = SentencePieceTokenizer.train(SAMPLE, vocab_size=400, max_lines=1000, tags=["<2de>", "<2en>"])
+    plain, forward, inside = tagged.encode(["farmers", "<2de>farmers", "<2de><2en>farmers"])
+    assert forward == [N_SPECIAL, *plain]
+    assert inside[0] == N_SPECIAL
+    assert N_SPECIAL + 1 not in inside
+    assert [tagged.decode(ids) for ids in (forward, inside)] == ["farmers", "<2en>farmers"]
+    assert sentencepiece.tags == []
+    assert sentencepiece.decode(sentencepiece.encode(["<2de>farmers"])[0]) == "<2de>farmers"
+
+
 def test_words_end_before_a_space() -> None:
     (ids,) = sentencepiece.encode(["lots of unseen farmers"])
     ends = sentencepiece.word_ends(np.array(ids))

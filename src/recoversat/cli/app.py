@@ -1,7 +1,7 @@
 """The command itself, and the options that several verbs share."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any, Literal
 
 import typer
 
@@ -23,7 +23,24 @@ Set = Annotated[
 Device = Annotated[str, typer.Option(help="cpu, cuda or auto.")]
 Force = Annotated[bool, typer.Option("--force", help="Replace what is already there.")]
 ModelPath = Annotated[Path, typer.Option("--model", help="Model folder or training run.")]
-Segments = Annotated[int | None, typer.Option("--segments", help="K; the model's own by default.", show_default=False)]
+
+
+def parse_segments(text: str) -> int | Literal["auto"]:
+    """Read K: a number, or auto."""
+    if text == "auto":
+        return "auto"
+    if not text.isdecimal() or int(text) < 1:
+        raise typer.BadParameter(f"{text!r} is neither a whole number from 1 nor auto")
+    return int(text)
+
+
+Segments = Annotated[
+    Any,
+    typer.Option(
+        "--segments", parser=parse_segments, metavar="K", help="K, or auto: by length. The model's own by default.",
+        show_default=False,
+    ),
+]  # fmt: skip
 
 
 @app.callback(invoke_without_command=True)

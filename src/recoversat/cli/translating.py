@@ -19,12 +19,23 @@ class Format(StrEnum):
     html = "html"
 
 
-@app.command(epilog="Example: `echo 'Two dogs run.' | recoversat translate --model run --segments 5 --show segments`")
+class ExportFormat(StrEnum):
+    """What `export` writes."""
+
+    onnx = "onnx"
+    ctranslate2 = "ctranslate2"
+
+
+@app.command(epilog="Example: `echo 'Two dogs run.' | recoversat translate --from en --to de --show segments`")
 def translate(
-    model: ModelPath,
     files: Annotated[
         list[Path] | None, typer.Argument(help="Text files; standard input without any.", show_default=False)
     ] = None,
+    model: Annotated[
+        Path | None, typer.Option(help="Model folder or training run; a built-in one by default.", show_default=False)
+    ] = None,
+    source: Annotated[str | None, typer.Option("--from", help="Language of the text.", show_default=False)] = None,
+    target: Annotated[str | None, typer.Option("--to", help="Language to translate into.", show_default=False)] = None,
     out: Annotated[Path | None, typer.Option(help="Write here instead of standard output.", show_default=False)] = None,
     segments: Segments = None,
     batch_size: Annotated[int, typer.Option(help="Sentences translated together.")] = 32,
@@ -60,7 +71,7 @@ def translate(
 
     inspection = Inspection.of(show, trace, force_words, jsonl=jsonl)
     translator = Translator(
-        model, device=device, compute_type=compute_type, intra_threads=threads,  # type: ignore[arg-type]
+        model, source=source, target=target, device=device, compute_type=compute_type, intra_threads=threads,  # type: ignore[arg-type]
         max_memory=parse_size(max_memory) if max_memory else None,
     )  # fmt: skip
     if teacher:
@@ -112,6 +123,9 @@ def export(
     valid_src: Annotated[Path | None, typer.Option(help="Instead: validation source.", show_default=False)] = None,
     valid_tgt: Annotated[Path | None, typer.Option(help="Instead: validation target.", show_default=False)] = None,
     force: Annotated[bool, typer.Option("--force", help="Replace OUT; keep it whatever the checks say.")] = False,
+    format_: Annotated[
+        ExportFormat, typer.Option("--format", help="onnx; ctranslate2: a teacher for that engine, to compare with.")
+    ] = ExportFormat.onnx,
 ) -> None:
     """Write a model for fast translation on CPUs (ONNX, int8 and fp32), checked against the original."""
     try:
@@ -119,7 +133,14 @@ def export(
     except ImportError as error:
         raise UserError(f"{error.name} is missing: pip install 'recoversat[train]'") from None
     valid = exporting.validation_text(model, corpus, optional_pairs(valid_src, valid_tgt, "--valid"))
-    report = exporting.export_folder(model, out, exporting.precisions_of(precision), valid, force=force)
+    precisions = exporting.precisions_of(precision)
+    if format_ is ExportFormat.ctranslate2:
+        from recoversat.peers.ctranslate2_folder import export_ctranslate2
+
+        peer = export_ctranslate2(model, out, precisions if precision else (), valid, force=force)
+        typer.echo(peer.as_text(), err=True)
+        return
+    report = exporting.export_folder(model, out, precisions, valid, force=force)
     typer.echo(report.as_text(), err=True)
 
 

@@ -14,6 +14,7 @@ from recoversat.errors import UserError
 from recoversat.progress import progress
 from recoversat.storage import atomic_folder, lines_of, sweep_partial, write_json
 from recoversat.text.tokenizer import Tokenizer, load_tokenizer, train_tokenizer
+from recoversat.vocab import direction_tag
 
 _CHUNK = 20_000
 
@@ -119,12 +120,13 @@ def prepare(
     held = _held_out_lines(total, hold_out)
     with atomic_folder(out, replace=replace) as folder:
         tokenizer = load_tokenizer(tokenizer_from) if tokenizer_from else _learn_tokenizer(pairs, total, config, held)
+        _check_tags(tokenizer, config)
         tokenizer.save(folder)
         chosen = _PairFilter(config)
         src, tgt = [], []
         with progress(title, total, quiet=quiet) as bar:
             for block in _blocks(pairs, held, valid_pairs, chosen.report):
-                for src_ids, tgt_ids in _encode(block, tokenizer, chosen):
+                for src_ids, tgt_ids in _encode(block, tokenizer, chosen, config):
                     src.append(src_ids)
                     tgt.append(tgt_ids)
                 bar.advance(len(block))
@@ -135,6 +137,7 @@ def prepare(
         dtype = np.uint16 if tokenizer.size <= 1 << 16 else np.int32
         Sentences.of(src, dtype).save(folder, "train.src")
         Sentences.of(tgt, dtype).save(folder, "train.tgt")
+        valid_pairs = [pair for one in valid_pairs for pair in _in_each_direction(one, config)]
         write_corpus_files(folder, config, valid_pairs, {"report": asdict(chosen.report)})
     return chosen.report
 
@@ -165,7 +168,26 @@ def _learn_tokenizer(pairs: TextPairs, total: int, config: DataConfig, held: fro
         for side in pair
         if side
     )
-    return train_tokenizer(config.tokenizer, lines, config.vocab_size, 2 * total)
+    return train_tokenizer(config.tokenizer, lines, config.vocab_size, 2 * total, _tags(config))
+
+
+def _tags(config: DataConfig) -> list[str]:
+    return [direction_tag(target) for _, target in config.directions] if config.both_directions else []
+
+
+def _check_tags(tokenizer: Tokenizer, config: DataConfig) -> None:
+    if missing := set(_tags(config)) - set(tokenizer.tags):
+        raise UserError(f"this tokenizer does not know {', '.join(sorted(missing))}; leave --tokenizer-from out")
+
+
+def _in_each_direction(pair: tuple[str, str], config: DataConfig) -> Iterator[tuple[str, str]]:
+    """Yield a pair as it is, or tagged and both ways."""
+    if not config.both_directions:
+        yield pair
+        return
+    (one, other), (_, forward), (_, backward) = pair, *config.directions
+    yield direction_tag(forward) + one, other
+    yield direction_tag(backward) + other, one
 
 
 def _blocks(
@@ -182,11 +204,14 @@ def _blocks(
 
 
 def _encode(
-    block: list[tuple[str, str]], tokenizer: Tokenizer, chosen: _PairFilter
+    block: list[tuple[str, str]], tokenizer: Tokenizer, chosen: _PairFilter, config: DataConfig
 ) -> Iterator[tuple[list[int], list[int]]]:
     # text of spaces alone is as empty as no text
     src_ids = tokenizer.encode([src if src.strip() else "" for src, _ in block])
     tgt_ids = tokenizer.encode([tgt if tgt.strip() else "" for _, tgt in block])
+    forward, backward = tokenizer.encode(_tags(config)) or ([], [])
     for text, src, tgt in zip(block, src_ids, tgt_ids, strict=True):
         if chosen.keeps(text, len(src), len(tgt)):
-            yield src, tgt
+            yield [*forward, *src], tgt
+            if backward:
+                yield [*backward, *tgt], src

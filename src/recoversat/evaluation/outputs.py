@@ -72,7 +72,7 @@ class SystemOutput:
     steps: list[int] | None = None
     segments: list[list[SegmentStat]] | None = None
     scores: list[float] | None = None  # mean log-probability of each translation
-    n_segments: int | None = None  # K; 1 or None for an autoregressive or a one-step system
+    n_segments: int | str | None = None  # K, or "auto"; 1 or None for an autoregressive or a one-step system
     latency_ms: float | None = None  # of one sentence at batch 1
     tokenised_hypotheses: list[str] | None = None
     settings: dict[str, JSON] = field(default_factory=dict)

@@ -19,10 +19,11 @@ class SystemSpec:
 
     name: str
     path: str  # may hold {test}, the name of the test set
-    segments: int | None = None
+    segments: int | Literal["auto"] | None = None
     beam: int = 1
     teacher: str | None = None  # judges the candidates of a one-step model (length-parallel decoding)
     lengths: int = 9
+    target: str | None = None  # of a model of both directions: the language to translate into
 
     @property
     def kind(self) -> Literal["model", "file"]:
@@ -46,7 +47,7 @@ class TestSpec:
 
 
 def parse_system(text: str) -> SystemSpec:
-    """Read NAME=PATH[:segments=K][:beam=N], of a one-step model NAME=PATH[:teacher=PATH][:lengths=N].
+    """Read NAME=PATH[:segments=K or auto][:beam=N][:to=LANGUAGE], of a one-step model [:teacher=PATH][:lengths=N].
 
     >>> parse_system("k5=student:segments=5").segments
     5
@@ -55,19 +56,28 @@ def parse_system(text: str) -> SystemSpec:
     match = _OPTIONS.fullmatch(path)
     options = dict(part.split("=", 1) for part in match[2].split(":")[1:]) if match else {}
     for key, value in options.items():
-        if key not in ("segments", "beam", "lengths", "teacher"):
-            known = "segments, beam, lengths and teacher"
+        if key not in ("segments", "beam", "lengths", "teacher", "to"):
+            known = "segments, beam, to, lengths and teacher"
             raise UserError(f"--system {text}: no option {key}; there are {known}, e.g. :segments=5")
-        if key != "teacher" and (not value.isdecimal() or int(value) < 1):
+        if key in ("teacher", "to") or (key, value) == ("segments", "auto"):
+            continue
+        if not value.isdecimal() or int(value) < 1:
             raise UserError(f"--system {text}: {key} must be a whole number from 1, not {value!r}")
     return SystemSpec(
         name,
         match[1] if match else path,
-        segments=int(options["segments"]) if "segments" in options else None,
+        segments=_segments(options.get("segments")),
         beam=int(options.get("beam", 1)),
         teacher=options.get("teacher"),
         lengths=int(options.get("lengths", 9)),
+        target=options.get("to"),
     )
+
+
+def _segments(text: str | None) -> int | Literal["auto"] | None:
+    if text is None or text == "auto":
+        return "auto" if text else None
+    return int(text)
 
 
 def parse_test(text: str) -> TestSpec:

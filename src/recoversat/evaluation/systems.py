@@ -14,7 +14,7 @@ from recoversat.evaluation.subwords import vocabulary_of
 from recoversat.model_folder import read_config, resolve_model
 from recoversat.progress import progress
 from recoversat.storage import fingerprint
-from recoversat.translator import Translation, Translator
+from recoversat.translator import Translation, Translator, WantedSegments
 
 _LATENCY_SENTENCES, _THREADS = "latency_sentences", "threads"
 _TIMING = {_LATENCY_SENTENCES: None, _THREADS: None}  # settings that change the time and not the text
@@ -29,7 +29,7 @@ class ModelSystem:
 
     name: str
     translator: Translator
-    segments: int | None  # None = a one-step model, which has none
+    segments: WantedSegments  # None = a one-step model, which has none
     beam: int
     batch_size: int
     settings: dict[str, JSON]
@@ -79,16 +79,24 @@ class ModelSystem:
 def load_system(spec: SystemSpec, *, device: str = "auto", batch_size: int = 32) -> ModelSystem:
     """Load the model a spec names."""
     folder = resolve_model(Path(spec.path))
-    translator = Translator(folder, device=device)
+    translator = Translator(folder, target=spec.target, device=device)
     config, facts = read_config(folder)
-    segments = None if config.model.kind == "nat" else translator.segments_for(spec.segments)
+    segments = None if config.model.kind == "nat" else _segments(translator, spec)
     settings = _settings(folder, config, facts, segments, spec.beam)
     settings |= engine_settings(translator.engine) | {"batch": batch_size}
+    if config.data.both_directions:
+        settings["to"] = translator.target
     if spec.teacher:
         translator.judged_by(spec.teacher, spec.lengths, device)
         judge = fingerprint(*sorted(resolve_model(Path(spec.teacher)).glob("*.safetensors")))
         settings |= {"lengths": spec.lengths, "teacher": judge}
     return ModelSystem(spec.name, translator, segments, spec.beam, batch_size, settings)
+
+
+def _segments(translator: Translator, spec: SystemSpec) -> WantedSegments:
+    """Return the K a spec asks for, or that of the model: a number, or "auto" where it has learnt several."""
+    several = spec.segments is None and len(set(translator.config.train.segment_choices)) > 1
+    return "auto" if spec.segments == "auto" or several else translator.segments_for(spec.segments)
 
 
 def engine_settings(engine: object) -> dict[str, JSON]:
@@ -102,7 +110,9 @@ def same_settings(one: dict[str, JSON], other: dict[str, JSON]) -> bool:
     return {**one, **_TIMING} == {**other, **_TIMING}
 
 
-def _settings(folder: Path, config: Config, facts: dict[str, Any], segments: int | None, beam: int) -> dict[str, JSON]:
+def _settings(
+    folder: Path, config: Config, facts: dict[str, Any], segments: WantedSegments, beam: int
+) -> dict[str, JSON]:
     train, decode = config.train, config.decode
     divided = segments is not None and max(train.segment_choices) > 1
     settings: dict[str, JSON] = {
@@ -119,6 +129,10 @@ def _settings(folder: Path, config: Config, facts: dict[str, Any], segments: int
     }
     if config.model.kind == "nat":
         settings["model"] = "nat"
+    if decode.cut_loops:
+        settings["cut_loops"] = True
+    if segments == "auto":
+        settings["segment_length"] = decode.segment_length
     if config.data.tokenizer == "bpe":
         settings["text"] = "tokenised"
     if beam > 1:

@@ -16,4 +16,5 @@ def torch_device(wanted: str) -> torch.device:
         raise UserError(f"--device {wanted}: torch sees no GPU here; use --device cpu")
     # cuDNN plans its attention anew for every shape, and decoding meets a new shape each step: 30 ms a step
     torch.backends.cuda.enable_cudnn_sdp(False)
-    return torch.device(f"cuda:{os.environ.get('LOCAL_RANK', '0')}" if kind == "cuda" else kind)
+    own = int(os.environ.get("LOCAL_RANK", "0")) % torch.cuda.device_count()  # several may share one
+    return torch.device(f"cuda:{own}" if kind == "cuda" else kind)

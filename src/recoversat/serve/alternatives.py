@@ -36,7 +36,7 @@ class _Doubt:
 
 
 def other_translations(
-    model: ServedModel, segments: int, translations: Sequence[Translation], wanted: int, batch_size: int
+    model: ServedModel, segments: int | None, translations: Sequence[Translation], wanted: int, batch_size: int
 ) -> OtherTranslations:
     """Decode each sentence again with the second choice forced where the first one was least certain."""
     doubts = [sorted(_doubts(model, t), key=lambda doubt: doubt.gap)[: _TRIES * wanted] for t in translations]

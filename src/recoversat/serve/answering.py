@@ -70,8 +70,8 @@ def _manner(service: Service, wanted: TranslateRequest, source: str) -> Manner |
             f"{language_name(target)} ({target}) is not available as a target language from "
             f"{language_name(source)} ({source})",
         )
-    segments = wanted.segments or model.segments
-    if segments > model.max_segments:
+    segments = wanted.segments or (model.segments if wanted.forced else None)  # a forced token names its segment
+    if segments and segments > model.max_segments:
         raise RefusalError(400, f"Invalid request: segments: this model writes 1 to {model.max_segments} segments")
     return Manner(model, segments, wanted.format == "html")
 
@@ -147,7 +147,7 @@ def answer(wanted: TranslateRequest, planned: Plan, outcomes: Sequence[Outcome])
 
 def _details(outcome: Outcome, manner: Manner | None) -> dict[str, Any]:
     return {
-        "segments": manner.segments if manner else 0,
+        "segments": max((len(sentence.segments) for sentence in outcome.sentences), default=0) if manner else 0,
         "steps": outcome.steps,
         "score": None if outcome.score is None else round(outcome.score, 4),
         "milliseconds": round(outcome.milliseconds, 2),

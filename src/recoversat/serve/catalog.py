@@ -4,8 +4,9 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol, cast
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
+from recoversat.builtin import builtin_models
 from recoversat.config import Config
 from recoversat.engines.loading import ONNX, ComputeType
 from recoversat.errors import UserError
@@ -13,6 +14,9 @@ from recoversat.model_folder import read_config, resolve_model
 from recoversat.serve.settings import ServeSettings
 from recoversat.text.tokenizer import Tokenizer
 from recoversat.translator import Translation
+
+if TYPE_CHECKING:
+    from recoversat.translator import Translator
 
 _PAIR = re.compile(r"([A-Za-z]+)[-:]([A-Za-z]+)|([A-Za-z-]+):([A-Za-z-]+)")
 
@@ -64,8 +68,8 @@ class ServedModel:
 
     @property
     def segments(self) -> int:
-        """K where nobody asks for another."""
-        return max(self.choices)
+        """K where one is needed and nobody names it: the model's own, or of several the middle one."""
+        return self.choices[len(self.choices) // 2]
 
     @property
     def max_tokens(self) -> int:
@@ -77,13 +81,8 @@ class ServedModel:
         return len(self.translator.tokenizer.encode([text])[0])
 
 
-def builtin_models() -> list[ModelSource]:
-    """List the models that come with the package: none yet."""
-    return []
-
-
-def parse_model(text: str) -> ModelSource:
-    """Read PAIR=FOLDER, or FOLDER alone: then its config names the languages."""
+def parse_model(text: str) -> list[ModelSource]:
+    """Read PAIR=FOLDER, or FOLDER alone: then its config names the languages, of both directions if it has two."""
     pair, equals, path = text.partition("=")
     match = _PAIR.fullmatch(pair) if equals else None
     if equals and not match:
@@ -92,13 +91,21 @@ def parse_model(text: str) -> ModelSource:
     config, _ = read_config(folder)
     if config.model.kind != "segments":
         raise UserError(f"--model {text}: a {config.model.kind!r} model cannot be served; give one of kind 'segments'")
-    named = [code for code in match.groups() if code] if match else [config.data.src_lang, config.data.tgt_lang]
-    return ModelSource(named[0], named[1], folder)
+    if not match:
+        return in_each_direction(folder)
+    source, target = [code for code in match.groups() if code]
+    return [ModelSource(source, target, folder)]
+
+
+def in_each_direction(folder: Path) -> list[ModelSource]:
+    """List what a model translates between, by its config."""
+    return [ModelSource(source, target, folder) for source, target in read_config(folder)[0].data.directions]
 
 
 def model_sources(models: Sequence[str]) -> list[ModelSource]:
     """Find the models asked for, or the built-in ones."""
-    found = [parse_model(text) for text in models] or builtin_models()
+    named = [source for text in models for source in parse_model(text)]
+    found = named or [source for folder in builtin_models() for source in in_each_direction(folder)]
     if not found:
         raise UserError("no model to serve: add --model en-de=FOLDER (a model folder or training run)")
     return found
@@ -113,21 +120,34 @@ def serve_model(source: str, target: str, translator: SentenceTranslator, max_se
     return ServedModel(source, target, translator, max_segments, choices, vocabulary)
 
 
-def load_model(where: ModelSource, settings: ServeSettings) -> ServedModel:
+def load_models(sources: Iterable[ModelSource], settings: ServeSettings) -> list[ServedModel]:
+    """Load model folders, each once: the directions of one share what is in memory."""
+    loaded: dict[Path, Translator] = {}
+    models = []
+    for where in sources:
+        known = loaded.get(where.folder)
+        translator = known.into(where.target) if known and known.prefix else _load(where, settings)
+        loaded[where.folder] = translator
+        models.append(serve_model(where.source, where.target, translator, translator.config.model.max_segments))
+    return models
+
+
+def _load(where: ModelSource, settings: ServeSettings) -> "Translator":
     """Load a model folder within the bounds a worker has."""
     from recoversat.translator import Translator
 
     # Only exported models can bound their decoding; torch's is watched from outside (see worker.py).
     exported = (where.folder / ONNX).is_dir() and settings.device != "cuda"
     bound = settings.worker_memory // _DECODING_SHARE if settings.worker_memory and exported else None
-    translator = Translator(
+    both = read_config(where.folder)[0].data.both_directions
+    return Translator(
         where.folder,
+        target=where.target if both else None,
         device=settings.device,
         compute_type=cast("ComputeType", settings.compute_type),
         intra_threads=settings.threads,
         max_memory=bound,
     )
-    return serve_model(where.source, where.target, translator, translator.config.model.max_segments)
 
 
 class Catalog:

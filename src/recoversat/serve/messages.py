@@ -39,7 +39,9 @@ class TranslateRequest(TextRequest):
     format: Literal["text", "html"] | None = Field(None, description="text unless told")
     alternatives: Annotated[int, Field(ge=0, le=10)] | None = Field(None, description="other translations wanted")
     api_key: str | None = None
-    segments: Annotated[int, Field(ge=1, le=1000)] | None = Field(None, description="K; the model's own by default")
+    segments: Annotated[int, Field(ge=1, le=1000)] | None = Field(
+        None, description="K; by default the model's own, by length where it has learnt several"
+    )
     details: bool | None = Field(None, description="tell K, steps, score and milliseconds too")
     trace: Annotated[int, Field(ge=0, le=20)] | None = Field(
         None, description="show all segments, with so many of the likeliest tokens at each position"
@@ -104,7 +106,7 @@ class TracedSentence(BaseModel):
 class Details(BaseModel):
     """How a text was translated."""
 
-    segments: int = Field(description="K")
+    segments: int = Field(description="K; of several sentences the largest")
     steps: int
     score: float | None = Field(description="mean log-probability of a token")
     milliseconds: float

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from recoversat.serve.api_keys import ApiKey, find_api_key, read_api_keys
 from recoversat.serve.batching import Batcher, BatchLimits
-from recoversat.serve.catalog import Catalog, ServedModel, load_model, model_sources
+from recoversat.serve.catalog import Catalog, ServedModel, load_models, model_sources
 from recoversat.serve.languages import Detected, LanguageDetector
 from recoversat.serve.metrics import Metrics
 from recoversat.serve.rate_limit import RateLimiter, caller_of
@@ -81,7 +81,7 @@ def make_service(settings: ServeSettings, models: Sequence[ServedModel]) -> Serv
 
 def open_service(settings: ServeSettings) -> Service:
     """Load the models and put the service together."""
-    models = [load_model(source, settings) for source in model_sources(settings.models)]
+    models = load_models(model_sources(settings.models), settings)
     for model in models:
         model.translator.translate(["."])  # the first call is slow: not at a user's expense
     return make_service(settings, models)

@@ -32,7 +32,7 @@ class Manner:
     """How to translate: texts that share it can be translated together."""
 
     model: ServedModel
-    segments: int
+    segments: int | None  # K; None = the model's own, by length where it has learnt several
     html: bool = False
 
 
@@ -157,6 +157,7 @@ def _token_id(manner: Manner, wanted: ForcedToken) -> int:
     index = manner.model.vocabulary.get(wanted.token)
     if index is None or index in NEVER_EMITTED:
         raise UserError(f"forced: {wanted.token!r} is no token of this model")
+    assert manner.segments is not None  # whoever forces a token names K
     if wanted.segment >= manner.segments:
         raise UserError(f"forced: segment {wanted.segment} of {manner.segments}, counted from 0")
     if index == DEL and manner.segments == 1:

@@ -37,6 +37,10 @@ class Tokenizer(Protocol):
     def word_ends(self, ids: NDArray[np.int64]) -> NDArray[np.bool_]:
         """Say for each token whether a word ends with it (a cut may stand after it)."""
 
+    @property
+    def tags(self) -> list[str]:
+        """What may stand before a source and is one id: the directions of a model that has several."""
+
     def save(self, folder: Path) -> Path:
         """Write the tokenizer into a folder and return its file."""
 
@@ -46,6 +50,9 @@ class SentencePieceTokenizer:
 
     Nothing is normalised, unseen characters fall back to bytes, and the one character SentencePiece
     keeps for itself (U+2581, its visible space) travels escaped.
+
+    A tokenizer for both directions knows tags such as <2de>: one at the start of a line is read as the
+    direction, anywhere else it is text like any other.
     """
 
     _SPACE, _ESCAPE = "\u2581", "\x1a"
@@ -61,10 +68,13 @@ class SentencePieceTokenizer:
         for index, piece in enumerate(SPECIAL_PIECES):
             if self._processor.id_to_piece(index) != piece:
                 raise UserError(f"{SENTENCEPIECE_FILE}: id {index} must be {piece}; train it with 'recoversat prepare'")
+        self._tags = self._read_tags()
         self._starts_word = np.array([self._opens_word(index) for index in range(self.size)])
 
     @classmethod
-    def train(cls, lines: Iterable[str], vocab_size: int, max_lines: int, threads: int = 2) -> "SentencePieceTokenizer":
+    def train(
+        cls, lines: Iterable[str], vocab_size: int, max_lines: int, tags: Sequence[str] = (), threads: int = 2
+    ) -> "SentencePieceTokenizer":
         """Learn a vocabulary of at most `vocab_size` pieces from the lines of both languages."""
         import sentencepiece
 
@@ -86,7 +96,7 @@ class SentencePieceTokenizer:
             eos_id=EOS,
             unk_id=UNK,
             pad_piece=SPECIAL_PIECES[PAD],
-            control_symbols=[SPECIAL_PIECES[-1]],
+            control_symbols=[SPECIAL_PIECES[-1], *tags],
             num_threads=threads,
             minloglevel=2,
         )
@@ -97,8 +107,10 @@ class SentencePieceTokenizer:
         return int(self._processor.get_piece_size())
 
     def encode(self, lines: Sequence[str]) -> list[list[int]]:
-        ids: list[list[int]] = self._processor.encode([self._escape(line) for line in lines], num_threads=2)
-        return ids
+        tags = [self._tag_of(line) for line in lines]
+        texts = [line[len(tag) :] for line, tag in zip(lines, tags, strict=True)]
+        ids: list[list[int]] = self._processor.encode([self._escape(text) for text in texts], num_threads=2)
+        return [[self._tags[tag], *one] if tag else one for tag, one in zip(tags, ids, strict=True)]
 
     def decode(self, ids: Sequence[int]) -> str:
         return self._unescape(self._processor.decode([int(i) for i in ids if i >= N_SPECIAL]))
@@ -112,6 +124,22 @@ class SentencePieceTokenizer:
     def save(self, folder: Path) -> Path:
         (folder / SENTENCEPIECE_FILE).write_bytes(self._model)
         return folder / SENTENCEPIECE_FILE
+
+    @property
+    def tags(self) -> list[str]:
+        """The directions this tokenizer knows, e.g. <2de>."""
+        return list(self._tags)
+
+    def _read_tags(self) -> dict[str, int]:
+        tags = {}
+        for index in range(N_SPECIAL, self.size):
+            if not self._processor.is_control(index):
+                break
+            tags[str(self._processor.id_to_piece(index))] = index
+        return tags
+
+    def _tag_of(self, line: str) -> str:
+        return next((tag for tag in self._tags if line.startswith(tag)), "")
 
     def _opens_word(self, index: int) -> bool:
         return str(self._processor.id_to_piece(index)).startswith(self._SPACE)
@@ -138,6 +166,7 @@ class BpeTokenizer:
         self._pieces = list(pieces)
         self._ids = {piece: index for index, piece in enumerate(pieces)}
         self._glued = np.array([piece.endswith(self._GLUE) for piece in pieces])
+        self.tags: list[str] = []
 
     @classmethod
     def train(cls, lines: Iterable[str], vocab_size: int) -> "BpeTokenizer":
@@ -188,8 +217,10 @@ def vocabulary_fingerprint(folder: Path) -> str:
     return fingerprint(*sorted([*folder.glob(SENTENCEPIECE_FILE), *folder.glob(BPE_FILE)]))
 
 
-def train_tokenizer(kind: str, lines: Iterator[str], vocab_size: int, max_lines: int) -> Tokenizer:
+def train_tokenizer(
+    kind: str, lines: Iterator[str], vocab_size: int, max_lines: int, tags: Sequence[str] = ()
+) -> Tokenizer:
     """Learn the tokenizer a config asks for."""
     if kind == "bpe":
         return BpeTokenizer.train(lines, vocab_size)
-    return SentencePieceTokenizer.train(lines, vocab_size, max_lines)
+    return SentencePieceTokenizer.train(lines, vocab_size, max_lines, tags)

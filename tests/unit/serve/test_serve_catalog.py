@@ -7,7 +7,7 @@ from fake_translator import FakeTranslator, fake_model
 
 from recoversat.errors import UserError
 from recoversat.model_folder import write_description
-from recoversat.serve.catalog import Catalog, ModelSource, builtin_models, model_sources, parse_model
+from recoversat.serve.catalog import Catalog, ModelSource, model_sources, parse_model
 from recoversat.serve.languages import LanguageDetector, language_name
 
 
@@ -19,17 +19,26 @@ def folder(tmp_path: Path) -> Path:
 
 
 def test_a_model_is_named_with_or_without_its_pair(folder: Path) -> None:
-    assert parse_model(str(folder)) == ModelSource("en", "de", folder)
-    assert parse_model(f"fr-it={folder}") == ModelSource("fr", "it", folder)
-    assert parse_model(f"zh-Hans:pt-BR={folder}") == ModelSource("zh-Hans", "pt-BR", folder)
+    assert parse_model(str(folder)) == [ModelSource("en", "de", folder)]
+    assert parse_model(f"fr-it={folder}") == [ModelSource("fr", "it", folder)]
+    assert parse_model(f"zh-Hans:pt-BR={folder}") == [ModelSource("zh-Hans", "pt-BR", folder)]
     with pytest.raises(UserError, match="write it like en-de=FOLDER"):
         parse_model(f"zh-Hans-en={folder}")
     with pytest.raises(UserError, match="no such model folder"):
         parse_model("en-de=/nowhere")
 
 
-def test_without_models_the_built_in_ones_are_served() -> None:
-    assert builtin_models() == []
+def test_a_model_of_both_directions_is_served_in_both(tmp_path: Path) -> None:
+    fake = FakeTranslator("en", "de")
+    both = fake.config.model_copy(update={"data": fake.config.data.model_copy(update={"both_directions": True})})
+    write_description(tmp_path, both, fake.tokenizer, {})
+    assert parse_model(str(tmp_path)) == [ModelSource("en", "de", tmp_path), ModelSource("de", "en", tmp_path)]
+
+
+def test_without_models_the_built_in_ones_are_served(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("recoversat.serve.catalog.builtin_models", lambda: [folder])
+    assert model_sources([]) == [ModelSource("en", "de", folder)]
+    monkeypatch.setattr("recoversat.serve.catalog.builtin_models", list)
     with pytest.raises(UserError, match="add --model en-de=FOLDER"):
         model_sources([])
 

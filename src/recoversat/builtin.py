@@ -1,0 +1,26 @@
+"""The models that come with the package."""
+
+from pathlib import Path
+
+from recoversat.errors import UserError
+from recoversat.model_folder import CONFIG, read_config
+
+ASSETS = Path(__file__).parent / "assets"
+
+
+def builtin_models() -> list[Path]:
+    """List the folders of the built-in models."""
+    return sorted(path.parent for path in ASSETS.glob(f"*/{CONFIG}"))
+
+
+def builtin_model(source: str | None, target: str | None) -> Path:
+    """Find the built-in model that translates between two languages; None stands for any."""
+    known = []
+    for folder in builtin_models():
+        for pair in read_config(folder)[0].data.directions:
+            known.append(f"{pair[0]} into {pair[1]}")
+            if source in (None, pair[0]) and target in (None, pair[1]):
+                return folder
+    asked = f"from {source or 'any language'} into {target or 'any'}"
+    there = f"those there are translate {', '.join(known)}" if known else "this installation has none"
+    raise UserError(f"no built-in model translates {asked}: {there}; name one of your own with --model")

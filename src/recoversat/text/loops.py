@@ -1,0 +1,46 @@
+"""A model at a loss says the same thing again and again; a reader wants it once."""
+
+from collections.abc import Sequence
+from itertools import groupby
+
+_LONGEST = 3  # tokens of what is repeated
+_LOOP = 4  # times in a row: language itself says things twice, and sometimes three times
+
+
+def most_repeats(ids: Sequence[int]) -> int:
+    """Return how many times in a row a token, a pair or a triple of tokens occurs at most.
+
+    >>> most_repeats([1, 2, 3]), most_repeats([7, 1, 2, 1, 2, 1, 2, 9]), most_repeats([5, 5, 5, 5])
+    (1, 3, 4)
+    """
+    return max((times for size in range(1, _LONGEST + 1) for _, _, times in _repeats(ids, size)), default=1)
+
+
+def without_loops(ids: Sequence[int], source: Sequence[int]) -> list[int]:
+    """Say once what is said four times in a row or more, unless the source repeats itself as often.
+
+    >>> without_loops([8, 9, 9, 9, 9, 9, 3], source=[1, 2])
+    [8, 9, 3]
+    >>> without_loops([9, 9, 9, 9], source=[1, 1, 1, 1, 1])
+    [9, 9, 9, 9]
+    """
+    kept = list(ids)
+    if most_repeats(kept) < max(_LOOP, most_repeats(source) + 1):
+        return kept
+    allowed = max(_LOOP - 1, most_repeats(source))
+    for size in range(1, _LONGEST + 1):
+        for start, stop, times in reversed(_repeats(kept, size)):
+            if times > allowed:
+                kept[start:stop] = kept[start : start + size]
+    return kept
+
+
+def _repeats(ids: Sequence[int], size: int) -> list[tuple[int, int, int]]:
+    """Find where `size` tokens are repeated at once: start, stop, and how many times they stand there."""
+    found, at = [], 0
+    for same, group in groupby(ids[i] == ids[i + size] for i in range(len(ids) - size)):
+        length = sum(1 for _ in group)
+        if same and (times := length // size + 1) > 1:
+            found.append((at, at + size * times, times))
+        at += length
+    return found

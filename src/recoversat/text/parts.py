@@ -1,0 +1,39 @@
+"""Texts longer than a model has ever seen, cut into sentences and, where that is not enough, at clauses."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from recoversat.text.sentences import sentence_spans, split_to_fit
+
+
+@dataclass(frozen=True)
+class Parts:
+    """The parts of a text and the white space around them."""
+
+    texts: list[str]
+    gaps: list[str]  # before the first part, between two, after the last
+
+    def joined(self, translations: Sequence[str]) -> str:
+        """Put translations where the parts were."""
+        return self.gaps[0] + "".join(text + gap for text, gap in zip(translations, self.gaps[1:], strict=True))
+
+
+def parts_of(text: str, language: str, fits: Callable[[str], bool]) -> Parts:
+    """Cut a text so that every part fits.
+
+    >>> parts_of("One two.  Three four five.", "en", lambda part: len(part) < 12)
+    Parts(texts=['One two.', 'Three four', 'five.'], gaps=['', '  ', ' ', ''])
+    """
+    texts, gaps, position = [], [""], 0
+    for start, end in sentence_spans(text, language):
+        gaps[-1] += text[position:start]
+        for piece in split_to_fit(text[start:end], fits):
+            inside = piece.strip()
+            before, after = piece.split(inside, 1) if inside else (piece, "")
+            gaps[-1] += before
+            if inside:
+                texts.append(inside)
+                gaps.append(after)
+        position = end
+    gaps[-1] += text[position:]
+    return Parts(texts, gaps)

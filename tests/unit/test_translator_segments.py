@@ -1,0 +1,84 @@
+"""How many segments a sentence is written in, and in which direction it is translated."""
+
+import numpy as np
+import pytest
+
+from recoversat.builtin import builtin_model
+from recoversat.config import DataConfig, parse_config
+from recoversat.errors import UserError
+from recoversat.translator import Translator, choose_direction
+
+BOTH = DataConfig(src_lang="en", tgt_lang="de", both_directions=True)
+
+
+class Unused:
+    """An engine that is never asked."""
+
+    max_segments = 16
+
+
+def translator(choices: int | list[int], segment_length: float = 4.0) -> Translator:
+    config = parse_config(
+        {
+            "model": {"max_segments": 16},
+            "train": {"segments": choices},
+            "decode": {"segment_length": segment_length},
+        }
+    )
+    return Translator.of(Unused(), None, config)  # type: ignore[arg-type]
+
+
+def test_auto_takes_the_least_k_that_keeps_segments_short() -> None:
+    mixed = translator([1, 2, 4, 8])
+    assert mixed.segment_counts("auto", [1, 4, 5, 8, 9, 16, 17, 32, 33, 500]).tolist() == [1, 1, 2, 2, 4, 4, 8, 8, 8, 8]
+    assert translator([1, 2, 4, 8], 2.0).segment_counts("auto", [4, 5]).tolist() == [2, 4]
+
+
+@pytest.mark.parametrize("length", range(1, 65))
+def test_steps_hardly_grow_with_the_length(length: int) -> None:
+    (k,) = translator(list(range(1, 17))).segment_counts("auto", [length])
+    assert np.ceil(length / k) <= 4
+
+
+def test_a_model_of_many_k_decides_by_length_and_a_model_of_one_does_not() -> None:
+    assert translator([2, 8]).segment_counts(None, [4, 40]).tolist() == [2, 8]
+    assert translator(5).segment_counts(None, [4, 40]).tolist() == [5, 5]
+    assert translator(5).segment_counts("auto", [4, 40]).tolist() == [5, 5]
+    assert translator([2, 8]).segment_counts(3, [4, 40]).tolist() == [3, 3]
+    with pytest.raises(UserError, match="writes 1 to 16 segments"):
+        translator(5).segment_counts(17, [4])
+
+
+def test_the_direction_is_chosen_by_either_language() -> None:
+    assert choose_direction(BOTH, None, None) == ("en", "de")
+    assert choose_direction(BOTH, None, "en") == choose_direction(BOTH, "de", None) == ("de", "en")
+    with pytest.raises(UserError, match="does not translate anything into fr: only en into de, de into en"):
+        choose_direction(BOTH, None, "fr")
+    with pytest.raises(UserError, match="does not translate de into anything: only en into de"):
+        choose_direction(BOTH.model_copy(update={"both_directions": False}), "de", None)
+
+
+def test_a_missing_built_in_model_says_what_to_do() -> None:
+    with pytest.raises(UserError, match=r"no built-in model translates from xx into yy: .*--model"):
+        builtin_model("xx", "yy")
+
+
+def test_a_text_too_long_for_the_model_is_translated_in_parts(scripted) -> None:
+    translator = scripted({"a b": ["the house EOS", "EOS"], "c": ["in EOS", "EOS"], "b": ["EOS", "the EOS"]})
+    short = translator.config.data.model_copy(update={"max_tokens": 2})
+    translator.config = translator.config.model_copy(update={"data": short})
+    long, alone, empty = translator.translate(["a b  c", "b", ""])
+    assert (long.text, alone.text, empty.text) == ("the house  in", "the", "")
+    assert long.source == "a b  c"
+    assert [segment.text for segment in long.segments] == ["the house", "", "in", ""]
+    assert long.steps == 5  # three for the first part, two for the second
+
+
+def test_what_is_said_again_and_again_is_said_once(scripted) -> None:
+    translator = scripted({"a b": ["the the the the EOS", "house EOS"]})
+    assert [t.text for t in translator.translate(["a b"])] == ["the the the the house"]
+    careful = translator.config.decode.model_copy(update={"cut_loops": True})
+    translator.config = translator.config.model_copy(update={"decode": careful})
+    (translation,) = translator.translate(["a b"])
+    assert translation.text == "the house"
+    assert translation.segments[0].text == "the the the the"  # as it was written

@@ -1,0 +1,35 @@
+"""Loops are cut; what language or the source repeats stays."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from recoversat.text.loops import most_repeats, without_loops
+
+ids = st.lists(st.integers(5, 8), max_size=40)
+
+
+@pytest.mark.parametrize(
+    ("written", "source", "kept"),
+    [
+        ([], [], []),
+        ([7, 7, 7], [], [7, 7, 7]),
+        ([7, 7, 7, 7], [], [7]),
+        ([1, 2, 1, 2, 1, 2, 1, 2, 9], [], [1, 2, 9]),
+        ([4, 1, 2, 3, 1, 2, 3, 1, 2, 3, 1, 2, 3], [], [4, 1, 2, 3]),
+        ([7] * 6, [9] * 6, [7] * 6),
+        ([7] * 7, [9] * 6, [7]),
+        ([1, 1, 1, 1, 5, 2, 2, 2, 2, 2], [], [1, 5, 2]),
+    ],
+)
+def test_a_loop_is_cut_to_one_round(written: list[int], source: list[int], kept: list[int]) -> None:
+    assert without_loops(written, source) == kept
+
+
+@given(ids, ids)
+def test_short_repeats_are_left_alone(written: list[int], source: list[int]) -> None:
+    kept = without_loops(written, source)
+    if most_repeats(written) <= max(3, most_repeats(source)):
+        assert kept == written
+    assert set(kept) == set(written)
+    assert len(kept) <= len(written)

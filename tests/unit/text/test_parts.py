@@ -1,0 +1,16 @@
+"""Parts fit, and together they are the text."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from recoversat.text.parts import parts_of
+
+words = st.lists(st.sampled_from(["One", "two,", "three.", "Four!", "five", " ", "\u00a0six"]), max_size=30)
+
+
+@given(words, st.integers(8, 30))
+def test_parts_fit_and_join_to_the_text(chosen: list[str], room: int) -> None:
+    text = " ".join(chosen)
+    parts = parts_of(text, "en", lambda part: len(part) <= room)
+    assert parts.joined(parts.texts) == text
+    assert all(part == part.strip() and 0 < len(part) <= room for part in parts.texts)
