@@ -134,6 +134,9 @@ class DecodeConfig(Section):
     segment_length: float = Field(
         5.0, gt=0, description="with --segments auto: source tokens a segment, which decide K sentence by sentence"
     )
+    check_numbers: bool = Field(
+        False, description="with --segments auto: where numbers came out wrong, write again as one segment"
+    )
     cut_loops: bool = Field(
         False, description="say once what a translation says four times in a row or more, and its source does not"
     )

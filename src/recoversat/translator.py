@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from copy import copy
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import islice, pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
@@ -22,6 +22,7 @@ from recoversat.forcing import check_forced, force_words
 from recoversat.model_folder import read_config, resolve_model
 from recoversat.segments import assemble, equal_cuts
 from recoversat.text.loops import without_loops
+from recoversat.text.numbers import wrong_numbers
 from recoversat.text.tokenizer import Tokenizer, load_tokenizer
 from recoversat.vocab import DEL, EOS, direction_tag
 
@@ -68,6 +69,19 @@ class Translation:
         """Mean log-probability over all tokens of the kept segments."""
         kept = [p for segment in self.segments if segment.ending != "del" for p in segment.log_probs]
         return float(np.mean(kept)) if kept else 0.0
+
+
+@dataclass(frozen=True)
+class _Wish:
+    """What a caller of `translate` asks for."""
+
+    segments: WantedSegments
+    batch_size: int
+    beam: int
+    scores: bool
+    alternatives: int
+    forced: Sequence[Forced] | None
+    force: Sequence[str]
 
 
 class Translator:
@@ -144,28 +158,11 @@ class Translator:
         `force` puts words into every translation ("6:1=the": segment 6 begins with "the"); `forced` is the same
         in ids, a text each. Without `scores` an engine may leave out log-probabilities, which is faster.
         """
-        sources = self.tokenizer.encode([self.prefix + text for text in texts])
-        if any(map(self._too_long, sources)) and not (force or forced or alternatives):
-            return self._translate_in_parts(texts, segments, batch_size, beam, scores)
-        return self._translate(texts, sources, segments, batch_size, beam, forced, force, alternatives, scores)
-
-    def _translate(
-        self, texts: Sequence[str], sources: list[list[int]], segments: WantedSegments, batch_size: int, beam: int,
-        forced: Sequence[Forced] | None = None, force: Sequence[str] = (), alternatives: int = 0, scores: bool = True,
-    ) -> list[Translation]:  # fmt: skip
-        k = self.segment_counts(segments, [len(ids) for ids in sources])
-        if force:
-            forced = [force_words(force, self.tokenizer, int(count)) for count in k]
-        results = [Translation(text, text) for text in texts]
-        lengths = [len(ids) if text.strip() else 0 for ids, text in zip(sources, texts, strict=True)]
-        for batch in self._batches(lengths, k, beam, batch_size):
-            batch_forced = [forced[i] for i in batch] if forced else None
-            decoded = self._decode([sources[i] for i in batch], k[batch], beam, batch_forced, alternatives, scores)
-            for i, result in zip(batch, decoded, strict=True):
-                results[i] = self._assemble(texts[i], sources[i], result)
-                if force and forced:
-                    check_forced(forced[i], result.segments, f"line {i + 1}")
-        return results
+        wish = _Wish(segments, batch_size, beam, scores, alternatives, forced, force)
+        sources = self._encode(texts)
+        in_parts = any(map(self._too_long, sources)) and not (force or forced or alternatives)
+        results = self._in_parts(texts, wish) if in_parts else self._whole(texts, sources, wish)
+        return self._with_right_numbers(results, wish) if self._checks_numbers(wish) else results
 
     def translate_iterable(
         self,
@@ -197,7 +194,7 @@ class Translator:
         """Return given translations with the log-probabilities they have, as if written in K equal segments."""
         if isinstance(self.engine, OneShotEngine):
             raise UserError("a one-step model gives no probability to a whole translation; use a teacher")
-        src, tgt = self.tokenizer.encode([self.prefix + text for text in sources]), self.tokenizer.encode(targets)
+        src, tgt = self._encode(sources), self.tokenizer.encode(targets)
         k = self.segments_for(segments)
         results = [Translation(*pair) for pair in zip(sources, targets, strict=True)]
         lengths = [max(len(ids), len(other)) if text else 0 for text, ids, other in zip(sources, src, tgt, strict=True)]
@@ -238,22 +235,54 @@ class Translator:
     def _too_long(self, ids: Sequence[int]) -> bool:
         return len(ids) > self.config.data.max_tokens + bool(self.prefix)
 
-    def _translate_in_parts(
-        self, texts: Sequence[str], segments: WantedSegments, batch_size: int, beam: int, scores: bool
-    ) -> list[Translation]:
+    def _encode(self, texts: Sequence[str]) -> list[list[int]]:
+        return self.tokenizer.encode([self.prefix + text for text in texts])
+
+    def _whole(self, texts: Sequence[str], sources: list[list[int]], wish: "_Wish") -> list[Translation]:
+        """Translate each text as one sentence."""
+        k = self.segment_counts(wish.segments, [len(ids) for ids in sources])
+        forced = [force_words(wish.force, self.tokenizer, int(count)) for count in k] if wish.force else wish.forced
+        results = [Translation(text, text) for text in texts]
+        lengths = [len(ids) if text.strip() else 0 for ids, text in zip(sources, texts, strict=True)]
+        for batch in self._batches(lengths, k, wish.beam, wish.batch_size):
+            batch_forced = [forced[i] for i in batch] if forced else None
+            decoded = self._decode([sources[i] for i in batch], k[batch], wish, batch_forced)
+            for i, result in zip(batch, decoded, strict=True):
+                results[i] = self._assemble(texts[i], sources[i], result)
+                if wish.force and forced:
+                    check_forced(forced[i], result.segments, f"line {i + 1}")
+        return results
+
+    def _in_parts(self, texts: Sequence[str], wish: "_Wish") -> list[Translation]:
         """Translate texts longer than any the model has learnt from sentence by sentence."""
         from recoversat.text.parts import Parts, parts_of
 
         def fits(part: str) -> bool:
-            return not self._too_long(self.tokenizer.encode([self.prefix + part])[0])
+            return not self._too_long(self._encode([part])[0])
 
         cut = [Parts([text], ["", ""]) if fits(text) else parts_of(text, self.source, fits) for text in texts]
         pieces = [piece for parts in cut for piece in parts.texts]
-        sources = self.tokenizer.encode([self.prefix + piece for piece in pieces])
-        done = iter(self._translate(pieces, sources, segments, batch_size, beam, scores=scores))
+        done = iter(self._whole(pieces, self._encode(pieces), wish))
         return [
             _join(text, parts, list(islice(done, len(parts.texts)))) for text, parts in zip(texts, cut, strict=True)
         ]
+
+    def _checks_numbers(self, wish: "_Wish") -> bool:
+        by_length = not isinstance(wish.segments, int) and 1 in self.config.train.segment_choices
+        return self.config.decode.check_numbers and by_length and not (wish.forced or wish.force)
+
+    def _with_right_numbers(self, results: list[Translation], wish: "_Wish") -> list[Translation]:
+        """Write again, one token after the other, what has lost or invented a number; keep it where it is better."""
+        doubtful = [i for i, result in enumerate(results) if wrong_numbers(result.source, result.text)]
+        again = self.translate(
+            [results[i].source for i in doubtful],
+            segments=1, batch_size=wish.batch_size, alternatives=wish.alternatives, scores=wish.scores,
+        )  # fmt: skip
+        for i, other in zip(doubtful, again, strict=True):
+            first = results[i]
+            better = wrong_numbers(first.source, other.text) < wrong_numbers(first.source, first.text)
+            results[i] = replace(other if better else first, steps=first.steps + other.steps)
+        return results
 
     def _batches(self, lengths: Sequence[int], k: Ints, beam: int, batch_size: int) -> Iterator[list[int]]:
         """Group texts of like length, the largest batch first; an engine whose memory is bounded gets smaller ones."""
@@ -268,25 +297,30 @@ class Translator:
             order = order[size:]
 
     def _decode(
-        self, sources: list[list[int]], n_segments: Ints, beam: int,
-        forced: list[Forced] | None, alternatives: int, scores: bool,
-    ) -> list[Decoded]:  # fmt: skip
+        self, sources: list[list[int]], n_segments: Ints, wish: "_Wish", forced: list[Forced] | None
+    ) -> list[Decoded]:
         limits = max_steps(np.array([len(ids) for ids in sources]), n_segments, self.config.decode.extra_steps)
         if isinstance(self.engine, OneShotEngine):
             return self._decode_at_once(self.engine.open(sources), sources)
-        whole = self.engine if isinstance(self.engine, WholeDecoder) else None
-        if beam == 1 and whole is not None:
-            return whole.decode(sources, n_segments, limits, forced, alternatives)
-        if beam == 1:
-            stepper = self.engine.start(sources, n_segments)
-            return decode_segments(stepper, n_segments, limits, forced, alternatives, scores or alternatives > 0)
+        if wish.beam > 1:
+            return self._search(sources, n_segments, limits, wish, forced)
+        if isinstance(self.engine, WholeDecoder):
+            return self.engine.decode(sources, n_segments, limits, forced, wish.alternatives)
+        stepper, scored = self.engine.start(sources, n_segments), wish.scores or wish.alternatives > 0
+        return decode_segments(stepper, n_segments, limits, forced, wish.alternatives, scored)
+
+    def _search(
+        self, sources: list[list[int]], n_segments: Ints, limits: Ints, wish: "_Wish", forced: list[Forced] | None
+    ) -> list[Decoded]:
+        """Write one segment by beam search."""
+        assert not isinstance(self.engine, OneShotEngine)
+        beam, alpha = wish.beam, self.config.decode.length_penalty
         if (k := int(n_segments.max())) > 1:
             raise UserError(f"--beam {beam}: beam search writes one segment, this would be {k}; add --segments 1")
-        if forced or alternatives:
+        if forced or wish.alternatives:
             raise UserError(f"--beam {beam}: a beam is neither forced nor traced; leave out --beam, --force or --trace")
-        alpha = self.config.decode.length_penalty
-        if whole is not None:
-            found = whole.search(sources, limits, beam, alpha)
+        if isinstance(self.engine, WholeDecoder):
+            found = self.engine.search(sources, limits, beam, alpha)
         else:
             found = beam_search(self.engine.start(sources, n_segments), limits, beam, alpha)
         ends = [[EOS] if nbest.best.closed else [] for nbest in found]

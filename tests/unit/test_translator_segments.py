@@ -2,11 +2,14 @@
 
 import numpy as np
 import pytest
+from conftest import ScriptedStepper
 
 from recoversat.builtin import builtin_model
 from recoversat.config import DataConfig, parse_config
 from recoversat.errors import UserError
+from recoversat.text.tokenizer import BpeTokenizer
 from recoversat.translator import Translator, choose_direction
+from recoversat.vocab import EOS, SPECIAL_PIECES
 
 BOTH = DataConfig(src_lang="en", tgt_lang="de", both_directions=True)
 
@@ -82,3 +85,54 @@ def test_what_is_said_again_and_again_is_said_once(scripted) -> None:
     (translation,) = translator.translate(["a b"])
     assert translation.text == "the house"
     assert translation.segments[0].text == "the the the the"  # as it was written
+
+
+class ByCount:
+    """An engine that writes something else in one segment than in two."""
+
+    max_segments = 2
+
+    def __init__(self, tokenizer: BpeTokenizer, scripts: dict[tuple[str, int], list[str]]) -> None:
+        known = {"EOS": EOS}
+        self._scripts = {
+            (tuple(tokenizer.encode([source])[0]), k): [
+                [known.get(word) or tokenizer.encode([word])[0][0] for word in segment.split()] for segment in segments
+            ]
+            for (source, k), segments in scripts.items()
+        }
+
+    def start(self, sources, n_segments):
+        chosen = [self._scripts[tuple(ids), int(k)] for ids, k in zip(sources, n_segments, strict=True)]
+        return ScriptedStepper(chosen, [])
+
+
+def numbers(check: bool) -> Translator:
+    tokenizer = BpeTokenizer([*SPECIAL_PIECES, "7", "8", "no", "number"])
+    scripts = {
+        ("7 8", 2): ["7 EOS", "7 EOS"],
+        ("7 8", 1): ["7 8 EOS"],
+        ("7 7", 2): ["7 EOS", "EOS"],
+        ("7 7", 1): ["8 EOS"],
+        ("no number", 2): ["no EOS", "number EOS"],
+    }
+    config = parse_config(
+        {
+            "data": {"tokenizer": "bpe"},
+            "model": {"max_segments": 2},
+            "train": {"segments": [1, 2]},
+            "decode": {"check_numbers": check, "segment_length": 1},
+        }
+    )
+    return Translator.of(ByCount(tokenizer, scripts), tokenizer, config)
+
+
+def test_wrong_numbers_are_written_again_as_one_segment() -> None:
+    better, worse, none = numbers(check=True).translate(["7 8", "7 7", "no number"])
+    assert (better.text, better.steps) == ("7 8", 2 + 3)  # "7 7" at first
+    assert (worse.text, worse.steps) == ("7", 2 + 2)  # one 7 is missing; "8" would have been no better
+    assert (none.text, none.steps) == ("no number", 2)
+
+
+def test_numbers_are_not_checked_where_k_was_named_or_nobody_asked() -> None:
+    assert [t.text for t in numbers(check=True).translate(["7 8"], segments=2)] == ["7 7"]
+    assert [t.text for t in numbers(check=False).translate(["7 8"])] == ["7 7"]

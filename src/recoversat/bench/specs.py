@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from recoversat.builtin import builtin_model
 from recoversat.errors import UserError
 
 _OPTIONS = re.compile(r"(.+?)((?::\w+=[^:=]+)*)")
@@ -54,6 +55,13 @@ def parse_bench_system(text: str) -> BenchSystem:
         threads=_whole(text, options, "threads"),
         target=options.get("to"),
     )
+
+
+def builtin_systems(target: str | None) -> list[BenchSystem]:
+    """List the built-in model at several K, for those who name no system."""
+    folder = str(builtin_model(None, target))
+    chosen: list[tuple[str, int | str]] = [("AT greedy", 1), ("K2", 2), ("K5", 5), ("K10", 10), ("auto", AUTO)]
+    return [BenchSystem(name, folder, k, target=target) for name, k in chosen]
 
 
 def check_bench_systems(systems: Sequence[BenchSystem]) -> None:

@@ -43,12 +43,15 @@ def bench(
     sentences: Annotated[
         int | None, typer.Option(min=1, help="Sentences a round; 64, untrained 16.", show_default=False)
     ] = None,
+    to: Annotated[
+        str | None, typer.Option(help="Language, where the built-in model is timed.", show_default=False)
+    ] = None,
     device: Annotated[str, typer.Option(help="cpu or cuda.")] = "cpu",
     force: Annotated[bool, typer.Option("--force", help="Replace OUT.")] = False,
 ) -> None:
     """Time systems in turn on the same sentences, CTranslate2 among them: latency, throughput, memory, ratios."""
     from recoversat.bench.run import Settings, Untrained, bench_text, bench_untrained
-    from recoversat.bench.specs import parse_bench_system
+    from recoversat.bench.specs import builtin_systems, parse_bench_system
     from recoversat.bench.tables import report_text
 
     settings = Settings(tuple(batch or (1, 8, 32, 64)), tuple(threads or ()), rounds, sentences, device)
@@ -57,12 +60,12 @@ def bench(
             raise UserError("--untrained makes its own models and sentences: leave out --system, --src and --ref")
         shape = Untrained(untrained, vocab, length, tuple(segments or (10,)))
         result = bench_untrained(shape, settings, out, force=force)
-    elif system and src:
-        systems = [parse_bench_system(text) for text in system]
+    elif src:
+        systems = [parse_bench_system(text) for text in system or ()] or builtin_systems(to)
         result = bench_text(systems, src, ref, settings, out, force=force)
     else:
         raise UserError(
-            "nothing to time: give --system NAME=MODEL (several times) and --src FILE, "
+            "nothing to time: give --src FILE and --system NAME=MODEL (several times, or none for the built-in model), "
             "or --untrained wmt14 for models of a size that were never trained"
         )
     typer.echo(report_text(result))

@@ -57,7 +57,7 @@ def translate(
     ] = None,
     lengths: Annotated[int, typer.Option(min=1, help="With --teacher: candidates of different length.")] = 9,
     device: Device = "auto",
-    compute_type: Annotated[str, typer.Option(help="int8 or float32; default: int8 where exported.")] = "default",
+    compute_type: Annotated[str, typer.Option(help="int8, float32; on a GPU float16, bfloat16, float32.")] = "default",
     threads: Annotated[int, typer.Option(min=0, help="Processor cores used; 0 = all.")] = 0,
     max_memory: Annotated[
         str | None, typer.Option(help="Of an exported model: bound beside weights, e.g. 500M.", show_default=False)
@@ -170,7 +170,7 @@ def serve(
     ] = None,
     log_text: Annotated[bool, typer.Option("--log-text", help="Write users' texts to the log.")] = False,
     device: Device = "cpu",
-    compute_type: Annotated[str, typer.Option(help="int8 or float32; default: int8 where exported.")] = "default",
+    compute_type: Annotated[str, typer.Option(help="int8, float32; on a GPU float16, bfloat16, float32.")] = "default",
 ) -> None:
     """Serve translations over HTTP, as LibreTranslate does, with a page that shows the decoding."""
     from recoversat.byte_sizes import parse_size

@@ -131,6 +131,8 @@ def _settings(
         settings["model"] = "nat"
     if decode.cut_loops:
         settings["cut_loops"] = True
+    if segments == "auto" and decode.check_numbers:
+        settings["check_numbers"] = True
     if segments == "auto":
         settings["segment_length"] = decode.segment_length
     if config.data.tokenizer == "bpe":

@@ -1,0 +1,60 @@
+"""Take the pictures of the documentation: the page with the built-in model, in light, in dark and on a phone.
+
+python recipes/screenshots.py docs      needs the extras [serve] and [dev], and Chromium (tests/ensure_chromium.sh)
+"""
+
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from pathlib import Path
+from urllib.parse import quote
+
+from playwright.sync_api import sync_playwright
+
+PORT = 5973
+TEXT = "The weather is very nice today, so we went for a walk in the park."
+VIEWS = {
+    "light": (1180, 900, "light", ""),
+    "dark": (1180, 900, "dark", "&force=0.1.0.%E2%96%81wunder"),
+    "phone": (390, 800, "light", ""),
+}
+
+
+def wait_for(address: str) -> None:
+    """Wait until the server answers."""
+    for _ in range(200):
+        try:
+            urllib.request.urlopen(f"{address}/health")
+            return
+        except urllib.error.URLError:
+            time.sleep(0.1)
+    raise SystemExit("the server did not start")
+
+
+def main() -> None:
+    """Start the server, take the pictures, stop it."""
+    folder, address = Path(sys.argv[1]), f"http://127.0.0.1:{PORT}"
+    server = subprocess.Popen([sys.executable, "-m", "recoversat", "serve", "--port", str(PORT)])
+    try:
+        wait_for(address)
+        with sync_playwright() as playwright:
+            browser = playwright.chromium.launch(
+                executable_path="/usr/bin/chromium", args=["--no-sandbox", "--disable-gpu"]
+            )
+            for name, (width, height, scheme, forced) in VIEWS.items():
+                page = browser.new_page(
+                    viewport={"width": width, "height": height}, color_scheme=scheme, reduced_motion="reduce"
+                )
+                page.goto(f"{address}/#from=en&to=de&k=5&q={quote(TEXT)}{forced}")
+                page.wait_for_timeout(3000)
+                page.screenshot(path=folder / f"serve-{name}.png", full_page=True)
+            browser.close()
+    finally:
+        server.terminate()
+        server.wait()
+
+
+if __name__ == "__main__":
+    main()
