@@ -17,6 +17,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from recoversat.bench.untrained import made_up_ranges, random_weights
 from recoversat.config import ModelConfig
 from recoversat.engines.export import export_model
 from recoversat.engines.onnx_engine import OnnxEngine
@@ -24,30 +25,6 @@ from recoversat.vocab import BOS
 
 SOURCE = np.random.default_rng(1).integers(5, 1000, 25).tolist()
 ENDS = np.array([3, 4, 3, 4, 5, 3, 3, 4, 3, 3])  # steps that each of 10 segments lives
-
-
-def random_weights(config: ModelConfig, seed: int = 1) -> dict[str, NDArray[np.float32]]:
-    """Draw N(0, 0.02) weights under the names of Transformer.state_dict()."""
-    assert config.vocab_size is not None
-    rng, d, hidden = np.random.default_rng(seed), config.d_model, config.d_hidden
-    linear = {"self_attention.qkv": (3 * d, d), "self_attention.output": (d, d)}
-    linear |= {"feed_forward.inner": (hidden, d), "feed_forward.outer": (d, hidden)}
-    cross = {"cross_attention.query": (d, d), "cross_attention.key_value": (2 * d, d), "cross_attention.output": (d, d)}
-    shapes = {"embedding.weight": (config.vocab_size, d), "segment_embedding.weight": (config.max_segments, d)}
-    norms = []
-    for side, depth in (("encoder", config.encoder_layers), ("decoder", config.decoder_layers)):
-        norms.append(f"{side}.norm")
-        for layer in (f"{side}.layers.{index}" for index in range(depth)):
-            shapes |= {f"{layer}.{name}.weight": shape for name, shape in linear.items()}
-            shapes |= {f"{layer}.{name}.weight": shape for name, shape in cross.items() if side == "decoder"}
-            norms += [f"{layer}.attention_norm", f"{layer}.feed_forward_norm"]
-            norms += [f"{layer}.cross_norm"] if side == "decoder" else []
-    weights = {name: rng.normal(0, 0.02, shape).astype(np.float32) for name, shape in shapes.items()}
-    biases = {name.replace("weight", "bias"): len(array) for name, array in weights.items() if ".layers." in name}
-    weights |= {name: np.zeros(size, dtype=np.float32) for name, size in biases.items()}
-    for name in norms:
-        weights |= {f"{name}.weight": np.ones(d, dtype=np.float32), f"{name}.bias": np.zeros(d, dtype=np.float32)}
-    return weights
 
 
 def decode(
@@ -94,7 +71,8 @@ def main() -> None:
         encoder_layers=args.layers, decoder_layers=args.layers, vocab_size=args.vocabulary,
     )  # fmt: skip
     with tempfile.TemporaryDirectory() as folder:
-        [exported] = export_model(random_weights(config), config, Path(folder), (args.precision,))
+        weights = random_weights(config)
+        [exported] = export_model(weights, config, Path(folder), (args.precision,), made_up_ranges(weights))
         size = sum(path.stat().st_size for path in exported.iterdir()) / 1e6
         for threads in args.threads:
             begin = time.perf_counter()

@@ -17,7 +17,7 @@ PORT = 5973
 TEXT = "The weather is very nice today, so we went for a walk in the park."
 VIEWS = {
     "light": (1180, 900, "light", ""),
-    "dark": (1180, 900, "dark", "&force=0.1.0.%E2%96%81wunder"),
+    "dark": (1180, 900, "dark", "&force=0.1.0.%E2%96%81sch%C3%B6n"),
     "phone": (390, 800, "light", ""),
 }
 

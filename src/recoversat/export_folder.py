@@ -12,6 +12,7 @@ import torch
 from recoversat.config import Config
 from recoversat.data.corpus import open_corpus
 from recoversat.data.prepare import TextPairs
+from recoversat.engines.calibration import calibrate
 from recoversat.engines.engine import Engine
 from recoversat.engines.export import PrecisionName, compare_bleu, compare_tokens, export_model
 from recoversat.engines.loading import EXPORT, ONNX
@@ -30,6 +31,7 @@ from recoversat.translator import Translator
 from recoversat.vocab import N_SPECIAL
 
 _SAMPLE = 32  # sentences whose tokens are compared
+_CALIBRATION = 64  # sentences that give int8 its scales
 _BATCH = 32
 
 
@@ -128,7 +130,10 @@ def _write_graphs(
     weights = {name: tensor.numpy() for name, tensor in original.model.state_dict().items()}
     written = tuple(dict.fromkeys([*precisions, "fp32"]))
     cores, config = usable_cores(), original.config.model
-    engines = {path.name: OnnxEngine(path, config, cores) for path in export_model(weights, config, out, written)}
+    learnt_from = _spread(original, valid, _CALIBRATION) if "int8" in precisions else []
+    ranges = calibrate(original.model, learnt_from, _few(original.config.train.segment_choices))
+    folders = export_model(weights, config, out, written, ranges)
+    engines = {path.name: OnnxEngine(path, config, cores) for path in folders}
     sample, sources = sample_sources(original, valid)
     agreements = [
         Agreement(name, k, compare_tokens(original.engine, engine, sources, k, original.config.decode.extra_steps))
@@ -144,18 +149,30 @@ def _write_graphs(
         "bytes": (original.folder / WEIGHTS).stat().st_size,
         "parameters": sum(array.size for array in weights.values()),
     }
-    return ExportReport(source, sample, agreements, int8, {name: file_sizes(out / name) for name in precisions})
+    files: dict[str, dict[str, int]] = {name: file_sizes(out / name) for name in precisions}
+    return ExportReport(source, sample, agreements, int8, files, len(learnt_from))
+
+
+def _few(choices: Sequence[int]) -> list[int]:
+    """Take the least, the middle and the largest K."""
+    known = sorted(set(choices))
+    return sorted({known[0], known[len(known) // 2], known[-1]})
 
 
 def sample_sources(original: Original, valid: ValidationText | None) -> tuple[str, list[list[int]]]:
     """Take sentences from all over the validation text, or make some up; also say which."""
-    encoded = [ids for ids in original.tokenizer.encode(valid.src if valid else []) if ids]
-    if encoded:
-        return "validation text", encoded[:: max(1, len(encoded) // _SAMPLE)][:_SAMPLE]
+    if chosen := _spread(original, valid, _SAMPLE):
+        return "validation text", chosen
     rng = np.random.default_rng(1)
     lengths = rng.integers(1, 40, _SAMPLE)
     made_up = [rng.integers(N_SPECIAL, original.tokenizer.size, length).tolist() for length in lengths]
     return "random ids, as there is no validation text", made_up
+
+
+def _spread(original: Original, valid: ValidationText | None, n: int) -> list[list[int]]:
+    """Take n sentences, or all there are, from all over the validation text."""
+    encoded = [ids for ids in original.tokenizer.encode(valid.src if valid else []) if ids]
+    return encoded[:: max(1, len(encoded) // n)][:n]
 
 
 def _refuse_other_tokens(agreements: Sequence[Agreement], force: bool) -> None:

@@ -54,6 +54,7 @@ class ExportReport:
     agreements: list[Agreement]
     int8: Bleu | None
     files: Mapping[str, Mapping[str, int]]  # precision -> name -> bytes
+    calibrated_on: int = 0  # validation sentences that gave int8 its scales; 0 = each batch gives its own
 
     @property
     def sizes(self) -> dict[str, int]:
@@ -67,10 +68,19 @@ class ExportReport:
             return None
         return self.int8.as_text() if self.int8 else _UNMEASURED
 
+    @property
+    def int8_scales(self) -> str | None:
+        """Say where the scales of int8 come from; None where there is no int8."""
+        if "int8" not in self.files:
+            return None
+        if not self.calibrated_on:
+            return "int8 takes its scales from each batch, so neighbours can move a near tie: give validation text"
+        return f"int8 has fixed scales, measured on {self.calibrated_on} validation sentences: neighbours do not matter"
+
     def as_text(self) -> str:
         """Show the checks and sizes, a line each."""
         lines = [f"{agreement.as_text()} ({self.sample})" for agreement in self.agreements]
-        lines += [f"int8: {self.int8_line}"] if self.int8_line else []
+        lines += [f"int8: {self.int8_line}", str(self.int8_scales)] if self.int8_line else []
         lines += [
             f"{name}: {_megabytes(size)}, torch {_megabytes(self.source['bytes'])}" for name, size in self.sizes.items()
         ]
@@ -89,6 +99,7 @@ class ExportReport:
             "versions": {"recoversat": __version__} | {name: version(name) for name in packages},
             "source": dict(self.source),
             "checks": {"sample": self.sample, "tokens": tokens, "bleu": self._bleu_json()},
+            "calibrated_on": self.calibrated_on,
             "precisions": {
                 name: {"bytes": self.sizes[name], "files": dict(files)} for name, files in self.files.items()
             },
@@ -127,6 +138,7 @@ def export_card(config: Config, facts: Mapping[str, Any], report: ExportReport) 
         *(f"| {name} | {_megabytes(size)} | {_against_torch(name, report)} |" for name, size in report.sizes.items()),
         "",
         f"Tokens were compared on: {report.sample}. Figures, versions and sizes: `export.json`.",
+        *([f"{report.int8_scales}."] if report.int8_scales else []),
     ]
     return "\n".join(lines) + "\n"
 

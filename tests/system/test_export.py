@@ -264,3 +264,20 @@ def test_a_corpus_gives_its_validation_text(exported: Exported, tmp_path: Path, 
     text = validation_text(exported.model, tmp_path / "c", None)
     assert text is not None
     assert (text.src, text.tgt) == (lines_of(exported), lines_of(exported))
+
+
+def test_with_validation_text_int8_does_not_depend_on_the_batch(exported: Exported) -> None:
+    assert "int8 has fixed scales, measured on 60 validation sentences" in exported.printed
+    assert json.loads((exported.out / "export.json").read_text())["calibrated_on"] == 60
+    translator = Translator(exported.out, compute_type="int8", intra_threads=1)
+    lines = exported.text.read_text().splitlines()
+    for segments in (1, 4):
+        together = translator.translate(lines, segments=segments, batch_size=60)
+        alone = [translator.translate([line], segments=segments)[0] for line in lines]
+        assert [t.ids for t in together] == [t.ids for t in alone]
+
+
+def test_without_validation_text_the_export_says_what_int8_then_does(exported: Exported, tmp_path: Path) -> None:
+    report = export_folder(exported.model, tmp_path / "out", ("int8",), None)
+    assert "int8 takes its scales from each batch" in report.as_text()
+    assert "int8 takes its scales from each batch" in (tmp_path / "out" / "README.md").read_text()

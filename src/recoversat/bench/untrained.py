@@ -3,7 +3,7 @@
 Speed does not depend on what a model has learnt, only on its size and on how much it writes; the latter is fixed.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from recoversat.bench.specs import BenchSystem
 from recoversat.config import PRESETS, Config, ModelConfig, parse_config
+from recoversat.engines.ranges import Range
 from recoversat.errors import UserError
 from recoversat.model_folder import WEIGHTS, write_description
 from recoversat.peers.ctranslate2_writer import MISSING, has_ctranslate2, write_ctranslate2
@@ -83,8 +84,14 @@ def _write_own(
         raise UserError(
             f"--untrained writes ONNX graphs; {error.name} is missing: pip install 'recoversat[train]'"
         ) from None
-    export_model(weights, config.model, own / "onnx", ("int8",))
+    export_model(weights, config.model, own / "onnx", ("int8",), made_up_ranges(weights))
     return own, "int8"
+
+
+def made_up_ranges(weights: Mapping[str, NDArray[np.float32]]) -> dict[str, Range]:
+    """Say for each product how large its inputs may get, as exporting a trained model measures it."""
+    products = [name for name, array in weights.items() if ".layers." in name and array.ndim == 2]
+    return {name.removesuffix(".weight"): Range(-8.0, 8.0) for name in [*products, "embedding.weight"]}
 
 
 def _pieces(config: Config) -> list[str]:

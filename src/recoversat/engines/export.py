@@ -17,25 +17,33 @@ from recoversat.decoding.segmentwise import Decoded, decode_segments, max_steps
 from recoversat.engines.engine import Engine
 from recoversat.engines.onnx_graph import encoder_graph, probe_graph, step_graph
 from recoversat.engines.onnx_weights import Fp32, Int8, Precision, WeightFile, Weights
+from recoversat.engines.ranges import Ranges
 from recoversat.errors import UserError
 from recoversat.storage import atomic_folder
 
 PrecisionName = Literal["fp32", "int8"]
-_PRECISIONS: dict[PrecisionName, Precision] = {"fp32": Fp32(), "int8": Int8()}
 
 
 def export_model(
-    weights: Weights, config: ModelConfig, out: Path, precisions: Sequence[PrecisionName] = ("fp32", "int8")
+    weights: Weights,
+    config: ModelConfig,
+    out: Path,
+    precisions: Sequence[PrecisionName] = ("fp32", "int8"),
+    ranges: Ranges | None = None,
 ) -> list[Path]:
-    """Write the graphs of each precision into a folder below `out` and return these folders."""
+    """Write the graphs of each precision into a folder below `out` and return these folders.
+
+    `ranges` are those of the inputs of products (see `calibrate`); int8 without them follows each batch.
+    """
+    known: dict[PrecisionName, Precision] = {"fp32": Fp32(), "int8": Int8(ranges)}
     if config.kind != "segments":
         raise UserError(f"model.kind = {config.kind} cannot be exported; only 'segments' can")
     folders = []
     for name in precisions:
-        if name not in _PRECISIONS:
-            raise UserError(f"precision {name!r} does not exist; there are: {', '.join(_PRECISIONS)}")
+        if name not in known:
+            raise UserError(f"precision {name!r} does not exist; there are: {', '.join(known)}")
         with atomic_folder(out / name, replace=True) as scratch, WeightFile(scratch / "weights.bin") as file:
-            precision = _PRECISIONS[name]
+            precision = known[name]
             (scratch / "encoder.onnx").write_bytes(encoder_graph(weights, config, precision, file))
             (scratch / "step.onnx").write_bytes(step_graph(weights, config, precision, file))
             (scratch / "probe.onnx").write_bytes(probe_graph(file))

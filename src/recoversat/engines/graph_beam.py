@@ -18,10 +18,10 @@ from torch import Tensor
 
 from recoversat.decoding.beam import Hypothesis, NBest, penalty
 from recoversat.decoding.stepping import Ints
-from recoversat.engines.graph_capture import Capturer, Replay, steps_before_asking
+from recoversat.engines.graph_capture import Capturer, Graphs, steps_before_asking
 from recoversat.engines.graph_model import GraphModel, Rows
-from recoversat.engines.graph_segments import SEEN, fill_sources, mask_width
-from recoversat.engines.graph_state import Arena, Field, hidden, rung
+from recoversat.engines.graph_segments import fill_sources, mask_width
+from recoversat.engines.graph_state import Arena, Field, hidden
 from recoversat.engines.torch_engine import top
 from recoversat.vocab import BOS, EOS
 
@@ -63,7 +63,7 @@ class BeamSession:
     """The buffers and graphs of one bucket."""
 
     def __init__(self, model: GraphModel, capturer: Capturer, bucket: BeamBucket) -> None:
-        self._model, self._capturer, self._bucket = model, capturer, bucket
+        self._model, self._bucket = model, bucket
         weights, device, w = model.weights, model.weights.device, bucket.beam
         self._arena = Arena(_fields(bucket, weights.dtype), device)
         tensors = self._arena.device
@@ -81,8 +81,7 @@ class BeamSession:
         self._itself = itself.expand(bucket.batch, w, w)  # a hypothesis sees its own newest row
         self._hidden = hidden(weights.dtype)
         self._fill_constants()
-        self._encode: Replay | None = None
-        self._step_for: dict[int, Replay] = {}
+        self._graphs = Graphs(capturer, self._arena.memory, self._run_encoder, self._run_step, bucket.room)
 
     def _fill_constants(self) -> None:
         """Write the state before the first step on the host, where it stays."""
@@ -95,25 +94,10 @@ class BeamSession:
         """Find the best translation of each source; they fit the bucket."""
         self._fill(sources, limits, alpha)
         self._arena.upload()
-        if self._encode is None:
-            self._encode = self._capturer.capture(self._run_encoder, self._arena.memory)
-        self._encode()
-        taken = self._take_steps(int(limits.max()), steps_before_asking(max(len(source) for source in sources), 1))
+        self._graphs.encode()
+        unasked = steps_before_asking(max(len(source) for source in sources), 1)
+        taken = self._graphs.take_steps(int(limits.max()), unasked, self._bucket.beam, self._state.n_running)
         return self._collect(taken, len(sources), alpha)
-
-    def _take_steps(self, most: int, unasked: int) -> int:
-        """Step until all sentences have ended; return the number of steps."""
-        for taken in range(1, most + 1):
-            self._step(rung(taken * self._bucket.beam, SEEN))()
-            if taken >= unasked and taken < most and not self._state.n_running[taken - 1].item():
-                return taken
-        return most
-
-    def _step(self, n_seen: int) -> Replay:
-        n_seen = min(n_seen, self._bucket.room)
-        if n_seen not in self._step_for:
-            self._step_for[n_seen] = self._capturer.capture(lambda: self._run_step(n_seen), self._arena.memory)
-        return self._step_for[n_seen]
 
     def _run_encoder(self) -> None:
         self._model.encode(self._arena.device["src"], self._source_positions, self._memory)

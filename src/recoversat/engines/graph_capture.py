@@ -5,7 +5,10 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
+from recoversat.engines.graph_state import rung
+
 Replay = Callable[[], None]
+SEEN = (64, 128, 256, 512, 1024)  # cache rows that a step's graph looks at
 _WARM_UPS = 2
 
 
@@ -44,6 +47,38 @@ class Capturer:
         with torch.cuda.graph(graph, pool=self._pool, stream=self._stream, capture_error_mode="thread_local"):
             something.add_(1)
         return graph
+
+
+class Graphs:
+    """What a bucket has captured: its encoder, and a step for each number of cache rows that one may look at."""
+
+    def __init__(
+        self, capturer: Capturer, state: Tensor, encode: Replay, step: Callable[[int], None], room: int
+    ) -> None:
+        """Take functions over static buffers; `step` gets the number of rows it looks at, at most `room`."""
+        self._capturer, self._state, self._room = capturer, state, room
+        self._run_encoder, self._run_step = encode, step
+        self._encode: Replay | None = None
+        self._step_for: dict[int, Replay] = {}
+
+    def encode(self) -> None:
+        """Encode the sources that lie in the buffers."""
+        if self._encode is None:
+            self._encode = self._capturer.capture(self._run_encoder, self._state)
+        self._encode()
+
+    def take_steps(self, most: int, unasked: int, rows_a_step: int, n_left: Tensor) -> int:
+        """Step until `n_left[step]` is 0, which nobody asks before step `unasked`; return the number of steps."""
+        for taken in range(1, most + 1):
+            self._step(min(rung(taken * rows_a_step, SEEN), self._room))()
+            if unasked <= taken < most and not n_left[taken - 1].item():
+                return taken
+        return most
+
+    def _step(self, n_seen: int) -> Replay:
+        if n_seen not in self._step_for:
+            self._step_for[n_seen] = self._capturer.capture(lambda: self._run_step(n_seen), self._state)
+        return self._step_for[n_seen]
 
 
 def rehearse(function: Replay, state: Tensor) -> None:

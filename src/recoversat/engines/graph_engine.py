@@ -19,11 +19,11 @@ from recoversat.decoding.beam import NBest
 from recoversat.decoding.segmentwise import Decoded, Forced
 from recoversat.decoding.stepping import Ints
 from recoversat.engines.graph_beam import BeamBucket, BeamSession
-from recoversat.engines.graph_capture import Capturer
+from recoversat.engines.graph_capture import SEEN, Capturer
 from recoversat.engines.graph_check import check_ops
 from recoversat.engines.graph_model import GraphModel
 from recoversat.engines.graph_ops import find_ops
-from recoversat.engines.graph_segments import SEEN, SegmentBucket, SegmentSession
+from recoversat.engines.graph_segments import SegmentBucket, SegmentSession
 from recoversat.engines.graph_state import rung
 from recoversat.engines.graph_weights import collect_weights
 from recoversat.engines.torch_engine import TorchEngine, TorchStepper

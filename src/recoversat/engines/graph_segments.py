@@ -14,14 +14,12 @@ from torch import Tensor
 
 from recoversat.decoding.segmentwise import Decoded, Forced
 from recoversat.decoding.stepping import FREE, Ints
-from recoversat.engines.graph_capture import Capturer, Replay, steps_before_asking
+from recoversat.engines.graph_capture import Capturer, Graphs, steps_before_asking
 from recoversat.engines.graph_model import GraphModel, Rows
 from recoversat.engines.graph_ops import allowed_log_probs, note_choice
-from recoversat.engines.graph_state import Arena, Field, SegmentState, hidden, rung
+from recoversat.engines.graph_state import Arena, Field, SegmentState, hidden
 from recoversat.engines.torch_engine import top
 from recoversat.vocab import BOS, PAD, TERMINATORS
-
-SEEN = (64, 128, 256, 512, 1024)  # cache rows that a step's graph looks at
 
 
 class SegmentBucket(NamedTuple):
@@ -44,7 +42,7 @@ class SegmentSession:
     """The buffers and graphs of one bucket."""
 
     def __init__(self, model: GraphModel, capturer: Capturer, bucket: SegmentBucket) -> None:
-        self._model, self._capturer, self._bucket = model, capturer, bucket
+        self._model, self._bucket = model, bucket
         weights, device = model.weights, model.weights.device
         self._arena = Arena(_fields(bucket, weights.dtype), device)
         tensors = self._arena.device
@@ -67,8 +65,7 @@ class SegmentSession:
         best = (bucket.steps, n_rows, min(bucket.n_best, weights.sizes.vocab_true))
         self._best_tokens = torch.zeros(best, dtype=torch.int64, device=device)
         self._best_log_probs = torch.zeros(best, dtype=torch.float32, device=device)
-        self._encode: Replay | None = None
-        self._step_for: dict[int, Replay] = {}
+        self._graphs = Graphs(capturer, self._arena.memory, self._run_encoder, self._run_step, bucket.room)
 
     def decode(
         self, sources: Sequence[Sequence[int]], n_segments: Ints, limits: Ints, forced: Sequence[Forced] | None
@@ -76,26 +73,10 @@ class SegmentSession:
         """Write the translations of sources that fit the bucket."""
         self._fill(sources, n_segments, limits, forced)
         self._arena.upload()
-        if self._encode is None:
-            self._encode = self._capturer.capture(self._run_encoder, self._arena.memory)
-        self._encode()
-        longest = max(len(source) for source in sources)
-        taken = self._take_steps(int(limits.max()), steps_before_asking(longest, int(n_segments.max())))
+        self._graphs.encode()
+        unasked = steps_before_asking(max(len(source) for source in sources), int(n_segments.max()))
+        taken = self._graphs.take_steps(int(limits.max()), unasked, self._bucket.segments, self._state.n_active)
         return self._collect(taken, n_segments, limits)
-
-    def _take_steps(self, most: int, unasked: int) -> int:
-        """Step until all segments have ended; return the number of steps."""
-        for taken in range(1, most + 1):
-            self._step(rung(taken * self._bucket.segments, SEEN))()
-            if taken >= unasked and taken < most and not self._state.n_active[taken - 1].item():
-                return taken
-        return most
-
-    def _step(self, n_seen: int) -> Replay:
-        n_seen = min(n_seen, self._bucket.room)
-        if n_seen not in self._step_for:
-            self._step_for[n_seen] = self._capturer.capture(lambda: self._run_step(n_seen), self._arena.memory)
-        return self._step_for[n_seen]
 
     def _run_encoder(self) -> None:
         self._model.encode(self._arena.device["src"], self._source_positions, self._memory)

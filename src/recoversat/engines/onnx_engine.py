@@ -35,7 +35,8 @@ class OnnxEngine:
     `max_memory`, in bytes, bounds what decoding needs beside the weights: half of it is for what sentences keep
     from step to step (the caller asks `largest_batch` and stays within it), half for the scores and rows of one
     step (a batch that needs more goes through the graph in parts); ONNX Runtime then gives memory back at once.
-    int8 rows share one scale in a product, so neighbours in a batch may move a score in its last digits.
+    int8 rows have a scale of their own product's; where an export knew none, those of a batch share one, and neighbours
+    may move a score in its last digits.
     """
 
     def __init__(self, folder: Path, config: ModelConfig, threads: int = 1, max_memory: int | None = None) -> None:

@@ -46,10 +46,10 @@ def encoder_graph(weights: Weights, config: ModelConfig, precision: Precision, f
     x = graph.node("Add", [model.embed(tokens), positions])
     for index in range(config.encoder_layers):
         layer = f"encoder.layers.{index}"
-        query, key, value = model.query_key_value(layer, model.normed(f"{layer}.attention_norm", x))
+        query, key, value = model.query_key_value(layer, x)
         x = model.add(x, f"{layer}.self_attention.output", model.attend(query, key, value, lengths))
         x = model.feed_forward(layer, x)
-    projected = model.memory(model.normed("encoder.norm", x))  # (B, S, 2L, H, E)
+    projected = model.memory(model.norm("encoder.norm", x))  # (B, S, 2L, H, E)
     memory = graph.node("Transpose", [projected], {"perm": [2, 0, 3, 1, 4]})
     graph.output(memory, "memory", FLOAT, [2 * config.decoder_layers, *model.cache_shape("S")])
     return graph.model("encoder")
@@ -75,12 +75,12 @@ def step_graph(weights: Weights, config: ModelConfig, precision: Precision, file
     x = model.embed_rows(tokens, segments, position)  # (B, W, D)
     for index in range(config.decoder_layers):
         layer = f"decoder.layers.{index}"
-        query, *new = model.query_key_value(layer, model.normed(f"{layer}.attention_norm", x))
+        query, *new = model.query_key_value(layer, x)
         key, value = (
             model.write_cache(what, index, row, places) for what, row in zip(("key", "value"), new, strict=True)
         )
         x = model.add(x, f"{layer}.self_attention.output", model.attend(query, key, value, lengths))
-        query = model.product(model.normed(f"{layer}.cross_norm", x), f"{layer}.cross_attention.query")
+        query = model.product(model.norm(f"{layer}.cross_norm", x), f"{layer}.cross_attention.query")
         key, value = (
             graph.input(f"{what}_{index}", FLOAT, model.cache_shape("S")) for what in ("memory_key", "memory_value")
         )
@@ -170,30 +170,30 @@ class _Builder:
         scale, bias = (self.graph.weight(f"{name}.{what}", self.array(f"{name}.{what}")) for what in ("weight", "bias"))
         return self.graph.node("LayerNormalization", [x, scale, bias], {"axis": -1, "epsilon": 1e-5})
 
-    def prepare(self, x: str) -> Prepared:
-        return self.precision.prepare(self.graph, x)
+    def prepare(self, x: str, product: str) -> Prepared:
+        return self.precision.prepare(self.graph, x, product)
 
-    def normed(self, name: str, x: str) -> Prepared:
-        return self.prepare(self.norm(name, x))
-
-    def product(self, x: Prepared, name: str) -> str:
-        return self.part(x, name, 0, 1)
+    def product(self, x: str, name: str) -> str:
+        return self.part(self.prepare(x, name), name, 0, 1)
 
     def part(self, x: Prepared, name: str, index: int, of: int) -> str:
         """Multiply with one of several weights that torch keeps stacked; nothing has to be split afterwards."""
         weight, bias = (np.split(self.array(f"{name}.{what}"), of)[index] for what in ("weight", "bias"))
         return self.precision.product(self.graph, x, f"{name}.{index}", np.ascontiguousarray(weight.T), bias)
 
-    def memory(self, x: Prepared) -> str:
+    def memory(self, x: str) -> str:
         """Multiply with the source's keys and values of all decoder layers at once: one node for 2L."""
         names = [f"decoder.layers.{index}.cross_attention.key_value" for index in range(self.config.decoder_layers)]
         weight, bias = (np.concatenate([self.array(f"{name}.{what}") for name in names]) for what in ("weight", "bias"))
-        product = self.precision.product(self.graph, x, "memory", np.ascontiguousarray(weight.T), bias)
+        rows = self.prepare(x, names[0])
+        product = self.precision.product(self.graph, rows, "memory", np.ascontiguousarray(weight.T), bias)
         heads = self.config.n_heads
         return self.graph.node("Reshape", [product, self.graph.constant(0, 0, -1, heads, self.config.d_model // heads)])
 
-    def query_key_value(self, layer: str, x: Prepared) -> list[str]:
-        return [self.part(x, f"{layer}.self_attention.qkv", index, 3) for index in range(3)]
+    def query_key_value(self, layer: str, x: str) -> list[str]:
+        name = f"{layer}.self_attention.qkv"
+        rows = self.prepare(self.norm(f"{layer}.attention_norm", x), name)
+        return [self.part(rows, name, index, 3) for index in range(3)]
 
     def split_heads(self, x: str) -> str:
         heads = self.config.n_heads
@@ -207,14 +207,14 @@ class _Builder:
         self.graph.output(new, f"new_{what}_{index}", FLOAT, self.cache_shape("M"))
         return f"new_{what}_{index}"
 
-    def attend(self, query: str, key: str, value: str, lengths: str) -> Prepared:
+    def attend(self, query: str, key: str, value: str, lengths: str) -> str:
         attributes = {"num_heads": self.config.n_heads, "mask_filter_value": HIDDEN}
         inputs = [query, key, value, "", lengths]
-        return self.prepare(self.graph.node("MultiHeadAttention", inputs, attributes, MICROSOFT))
+        return self.graph.node("MultiHeadAttention", inputs, attributes, MICROSOFT)
 
-    def add(self, x: str, name: str, y: Prepared) -> str:
+    def add(self, x: str, name: str, y: str) -> str:
         return self.graph.node("Add", [x, self.product(y, name)])
 
     def feed_forward(self, layer: str, x: str) -> str:
-        inner = self.product(self.normed(f"{layer}.feed_forward_norm", x), f"{layer}.feed_forward.inner")
-        return self.add(x, f"{layer}.feed_forward.outer", self.prepare(self.graph.node("Relu", [inner])))
+        inner = self.product(self.norm(f"{layer}.feed_forward_norm", x), f"{layer}.feed_forward.inner")
+        return self.add(x, f"{layer}.feed_forward.outer", self.graph.node("Relu", [inner]))

@@ -5,6 +5,7 @@ D model, V vocabulary, P = V rounded up to whole blocks. Needs numpy and onnx, n
 int8 was chosen by measuring (512 x 512, one thread, us): DynamicQuantizeLinear + MatMulIntegerToFloat takes
 19 for 10 rows and 90 for 64; DynamicQuantizeMatMul 22 and 93; MatMulNBits with 8 bits 43-54 and 336-400, with
 4 bits 45-57 and 344-434; fp32 61 and 268. Weights must be signed: unsigned ones take 45 and 299.
+Rows get one scale a product, measured before (`calibration.py`): a scale of the rows at hand lets neighbours matter.
 """
 
 import math
@@ -17,6 +18,8 @@ from typing import Any, BinaryIO, Protocol
 import numpy as np
 from numpy.typing import NDArray
 from onnx import TensorProto, helper, numpy_helper
+
+from recoversat.engines.ranges import Range, Ranges
 
 Weights = Mapping[str, NDArray[Any]]  # named as in Transformer.state_dict()
 Array = NDArray[np.float32]
@@ -130,8 +133,8 @@ Prepared = list[str]  # the names under which the rows go into one or several pr
 class Precision(Protocol):
     """How products and embeddings are computed."""
 
-    def prepare(self, graph: Graph, rows: str) -> Prepared:
-        """Bring rows into the form products take; done once for several products."""
+    def prepare(self, graph: Graph, rows: str, product: str) -> Prepared:
+        """Bring rows into the form products take; done once for several, known by the first of them."""
 
     def product(self, graph: Graph, rows: Prepared, name: str, weight: Array, bias: Array) -> str:
         """Multiply with a weight (in, out) and add the bias."""
@@ -160,7 +163,7 @@ def _padded(embedding: Array) -> Array:
 class Fp32:
     """Everything in single precision."""
 
-    def prepare(self, graph: Graph, rows: str) -> Prepared:
+    def prepare(self, graph: Graph, rows: str, product: str) -> Prepared:
         return [rows]
 
     def product(self, graph: Graph, rows: Prepared, name: str, weight: Array, bias: Array) -> str:
@@ -176,10 +179,22 @@ class Fp32:
 
 
 class Int8:
-    """Products of int8 weights with rows that are quantised as they come; the rest in single precision."""
+    """Products of int8 weights with rows in 8 bits; the rest in single precision.
 
-    def prepare(self, graph: Graph, rows: str) -> Prepared:
-        return graph.node_of_many("DynamicQuantizeLinear", [rows], 3)  # rows, scale, zero point
+    Rows are rounded with a scale that was measured before (`ranges`), so that neighbours in a batch do not matter.
+    Where none is known, the scale is taken from all rows of the product, as they come.
+    """
+
+    def __init__(self, ranges: Ranges | None = None) -> None:
+        self._ranges = ranges or {}
+
+    def prepare(self, graph: Graph, rows: str, product: str) -> Prepared:
+        if product not in self._ranges:
+            return graph.node_of_many("DynamicQuantizeLinear", [rows], 3)  # rows, scale, zero point
+        step, zero = steps_of(self._ranges[product])
+        scale = graph.inline(f"{product}.step", np.array(step, dtype=np.float32))
+        place = graph.inline(f"{product}.zero", np.array(zero, dtype=np.uint8))
+        return [graph.node("QuantizeLinear", [rows, scale, place]), scale, place]
 
     def product(self, graph: Graph, rows: Prepared, name: str, weight: Array, bias: Array) -> str:
         values, scale = quantise(weight, axis=0)
@@ -196,7 +211,7 @@ class Int8:
         values, scale = self._embedding(graph, embedding)
         # transposed when the model is loaded, so that the file holds the matrix once
         transposed = graph.node("Transpose", [values], {"perm": [1, 0]})
-        return self._multiply(graph, self.prepare(graph, rows), transposed, scale, bias)
+        return self._multiply(graph, self.prepare(graph, rows, "embedding"), transposed, scale, bias)
 
     def _embedding(self, graph: Graph, embedding: Array) -> tuple[str, str]:
         values, scale = quantise(_padded(embedding), axis=1)
@@ -206,6 +221,16 @@ class Int8:
         row_values, row_scale, row_zero = rows
         inputs = [row_values, values, row_scale, scale, row_zero, "", bias]
         return graph.node("MatMulIntegerToFloat", inputs, domain=MICROSOFT)
+
+
+def steps_of(seen: Range) -> tuple[float, int]:
+    """Cut a range into 255 steps; return the size of one, and which of them is 0.
+
+    >>> steps_of(Range(-1.0, 1.55))
+    (0.01, 100)
+    """
+    step = (seen.high - seen.low) / 255 or 1.0
+    return step, round(-seen.low / step)
 
 
 def quantise(weight: Array, axis: int) -> tuple[NDArray[np.int8], Array]:

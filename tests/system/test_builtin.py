@@ -1,0 +1,121 @@
+"""The built-in model: there without torch, sensible in both directions, and at no loss on odd input."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from recoversat.builtin import ASSETS, builtin_model, builtin_models
+from recoversat.evaluation.quality import corpus_bleu
+from recoversat.serve.catalog import model_sources
+from recoversat.text.loops import most_repeats
+from recoversat.translator import Translator
+
+ENGLISH = [
+    "The weather is very nice today.",
+    "Could you tell me where the station is?",
+    "She bought a new car last week.",
+    "We have been living in this city for ten years.",
+    "Please close the window before you leave.",
+    "The children are playing in the garden.",
+    "I don't know what he is talking about.",
+    "This program checks the spelling of a text.",
+    "My brother works in a hospital.",
+    "The meeting begins at nine o'clock tomorrow.",
+]
+GERMAN = [
+    "Das Wetter ist heute sehr schön.",
+    "Könnten Sie mir sagen, wo der Bahnhof ist?",
+    "Sie hat letzte Woche ein neues Auto gekauft.",
+    "Wir leben seit zehn Jahren in dieser Stadt.",
+    "Bitte schließen Sie das Fenster, bevor Sie gehen.",
+    "Die Kinder spielen im Garten.",
+    "Ich weiß nicht, wovon er spricht.",
+    "Dieses Programm prüft die Rechtschreibung eines Textes.",
+    "Mein Bruder arbeitet in einem Krankenhaus.",
+    "Die Besprechung beginnt morgen um neun Uhr.",
+]
+ODD = [
+    "salad salad salad",
+    "salad",
+    "THIS IS VERY IMPORTANT!",
+    "The quick brown fox jumps over the lazy dog. " * 56,  # 500 words
+    "😀 🎉 👩‍👩‍👧",
+    "12345 67890 3.14 42",
+    "?",
+    "ha ha ha ha ha",
+    "   ",
+    "x" * 300,
+]
+# a process in which torch cannot be imported
+WITHOUT_TORCH = """
+import json, sys
+sys.modules["torch"] = None
+from recoversat import Translator
+texts, target = json.load(sys.stdin)
+print(json.dumps([t.text for t in Translator(target=target).translate(texts)]))
+"""
+
+
+@pytest.mark.parametrize(("sources", "references", "target"), [(ENGLISH, GERMAN, "de"), (GERMAN, ENGLISH, "en")])
+def test_it_translates_both_ways_without_torch(sources: list[str], references: list[str], target: str) -> None:
+    job = json.dumps([sources, target])
+    done = subprocess.run(
+        [sys.executable, "-c", WITHOUT_TORCH], input=job, capture_output=True, text=True, check=True, timeout=120
+    )
+    assert corpus_bleu(json.loads(done.stdout), references).value > 60
+
+
+@pytest.fixture(scope="module", params=["de", "en"])
+def translator(request: pytest.FixtureRequest) -> Translator:
+    return Translator(target=request.param, intra_threads=1)
+
+
+@pytest.mark.parametrize("segments", ["auto", 1, 10])
+def test_odd_input_makes_no_loops(translator: Translator, segments) -> None:
+    for source, translation in zip(ODD, translator.translate(ODD, segments=segments), strict=True):
+        said, words = source.split(), translation.text.split()
+        assert most_repeats([hash(word) for word in words]) <= max(3, most_repeats([hash(word) for word in said]))
+        assert len(translation.text) <= 3 * len(source) + 40
+        assert "\n" not in translation.text
+        assert bool(translation.text.strip()) == bool(source.strip())
+
+
+def test_neighbours_in_a_batch_do_not_matter(translator: Translator) -> None:
+    texts = [*ENGLISH, *GERMAN, *ODD]
+    together = translator.translate(texts, batch_size=32)
+    alone = [translator.translate([text])[0] for text in texts]
+    assert [t.text for t in together] == [t.text for t in alone]
+
+
+def test_long_text_is_translated_to_its_end(translator: Translator) -> None:
+    (translation,) = translator.translate(["One. " + "This is a sentence about a dog and a cat. " * 60 + "The end."])
+    assert translation.text.count(".") >= 55
+
+
+def test_the_command_needs_no_model(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "recoversat", "translate"]
+    for options, line in (
+        (["--from", "en", "--to", "de"], "The children are playing in the garden."),
+        (["--to", "de"], "The children are playing in the garden."),
+        ([], "The children are playing in the garden."),
+    ):
+        done = subprocess.run([*command, *options], input=line, capture_output=True, text=True, timeout=120)
+        assert (done.returncode, done.stdout) == (0, "Die Kinder spielen im Garten.\n"), done.stderr
+    wrong = subprocess.run([*command, "--to", "fr"], input="Hi", capture_output=True, text=True, timeout=120)
+    assert wrong.returncode != 0
+    assert "en into de, de into en" in wrong.stderr
+
+
+def test_it_is_what_is_served_by_default() -> None:
+    assert [(source.source, source.target) for source in model_sources([])] == [("en", "de"), ("de", "en")]
+
+
+def test_all_built_in_models_together_stay_small() -> None:
+    assert builtin_models() == [builtin_model("en", "de")] == [builtin_model("de", "en")]
+    assert sum(path.stat().st_size for path in ASSETS.rglob("*") if path.is_file()) <= 32_000_000
+    card = (builtin_model("en", "de") / "README.md").read_text(encoding="utf-8")
+    for word in ("Tatoeba", "Europarl", "CC BY", "ende200k", "tst2014", "test2016", "Limits"):
+        assert word in card
