@@ -37,4 +37,4 @@ DATA ?= ../shared/data
 OUT ?= work/reproduce
 reproduce: setup
 	RECOVERSAT=$(abspath $(VENV)/bin/recoversat) recipes/multi30k.sh $(DATA)/multi30k $(OUT)/multi30k
-	RECOVERSAT=$(abspath $(VENV)/bin/recoversat) recipes/ende200k.sh $(DATA) $(OUT)/ende200k
+	RECOVERSAT=$(abspath $(VENV)/bin/recoversat) PYTHON=$(abspath $(PY)) recipes/ende200k.sh $(DATA) $(OUT)/ende200k

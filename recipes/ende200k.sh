@@ -5,9 +5,9 @@
 #   recipes/ende200k.sh DATA OUT [STAGE...]     stages: corpus teacher distill k10 mixed k2 k5 nat ablation evaluate
 #
 # DATA holds ende200k/{train,valid,test}.{en,de} (train as .gz) and tests/tst201{3,4}.{en,de}. STEPS is the number of
-# updates of 32k target tokens (default 2500), RECOVERSAT the command.
+# updates of 32k target tokens (default 2500), RECOVERSAT and PYTHON the commands, PROCESSES how many translate at once.
 set -euo pipefail
-data=$1 out=$2 run=${RECOVERSAT:-recoversat} steps=${STEPS:-2500}
+data=$1 out=$2 run=${RECOVERSAT:-recoversat} python=${PYTHON:-python3} steps=${STEPS:-2500}
 shift 2
 mkdir -p "$out"
 
@@ -20,10 +20,10 @@ training() {  # NAME CORPUS SETTINGS...: train with the sizes of the preset, and
     --set train.validate_every=500 --set train.save_every=500 --set train.tensorboard=false "${settings[@]}" "${from[@]}"
 }
 
-student() {  # NAME SETTINGS...: as the paper does, from the teacher's text and with its encoder
+student() {  # NAME SETTINGS...: as the paper does, from the teacher's text and with its encoder (WARM=1: its decoder too)
   local name=$1
   shift
-  from=(--init-from "$out/teacher")
+  from=(--init-from "$out/teacher" ${WARM:+--init-decoder})
   training "$name" distilled "$@"
 }
 
@@ -34,8 +34,8 @@ stage_corpus() {
 }
 stage_teacher() { from=(); training teacher corpus train.segments=1; }
 stage_distill() {
-  [ -d "$out/distilled" ] || $run distill "$out/teacher" "$out/corpus" --out "$out/distilled" --beam 4 \
-    --shard-size 20000 --batch-tokens 32768
+  [ -d "$out/distilled" ] || "$python" -m torch.distributed.run --nproc_per_node "${PROCESSES:-4}" -m recoversat distill \
+    "$out/teacher" "$out/corpus" --out "$out/distilled" --beam 4 --shard-size 10000 --batch-tokens 32768
 }
 stage_k2() { student k2 train.segments=2; }
 stage_k5() { student k5 train.segments=5; }

@@ -236,7 +236,9 @@ class Translator:
         return len(ids) > self.config.data.max_tokens + bool(self.prefix)
 
     def _encode(self, texts: Sequence[str]) -> list[list[int]]:
-        return self.tokenizer.encode([self.prefix + text for text in texts])
+        """Turn texts into ids; one that begins with a tag, as validation text of both directions does, has its own."""
+        tags = tuple(self.tokenizer.tags) if self.prefix else ()
+        return self.tokenizer.encode([text if tags and text.startswith(tags) else self.prefix + text for text in texts])
 
     def _whole(self, texts: Sequence[str], sources: list[list[int]], wish: "_Wish") -> list[Translation]:
         """Translate each text as one sentence."""
