@@ -160,7 +160,6 @@ def test_a_signal_lets_requests_finish_and_refuses_new_ones(folder: Path, tmp_pa
     ("wrong", "message"),
     [
         ({"models": ("nowhere",)}, "nowhere: no such model folder"),
-        ({"models": ()}, "no model to serve: add --model"),
         ({"models": ("english=x",)}, "write it like en-de=FOLDER"),
         ({"compute_type": "int4"}, "compute type 'int4' does not exist"),
         ({"api_keys": Path("nokeys")}, "--api-keys nokeys: No such file"),
