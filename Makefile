@@ -11,7 +11,7 @@ $(VENV)/.installed: pyproject.toml constraints.txt
 	touch $@
 
 demo: $(DEMO)/.installed  # without torch: the built-in model translates, and shows its segments
-	@printf '%s\n' "There are lots of farmers doing this today." "Could you tell me where the station is?" \
+	@printf '%s\n' "Could you tell me where the station is?" "The weather is very nice today, so we went for a walk in the park." \
 	  | $(DEMO)/bin/recoversat translate --from en --to de --show segments
 	@printf '%s\n' "Wir leben seit zehn Jahren in dieser Stadt." "Das Wetter ist heute sehr schön." \
 	  | $(DEMO)/bin/recoversat translate --from de --to en --show segments

@@ -16,7 +16,7 @@ OPEN = {"tatoeba", "europarl", "wiki", "bible", "doc", "man", "lohelp", "ddtp", 
 OLD_SPELLING = {"europarl", "bible"}
 # stems whose "ß" became "ss" in 1996; the first letter may be a capital
 _STEMS = (
-    "daß|muß|müß|mußt|läß|laß|wuß|gewuß|bewuß|wiß|gewiß|ausschuß|beschluß|schluß|anschluß|abschluß|entschluß|fluß|einfluß|"
+    "daß|muß(?!e)|müß(?!ig)|läß|laß|wuß|gewuß|bewuß|wiß|gewiß|ausschuß|beschluß|schluß|anschluß|abschluß|entschluß|fluß|einfluß|"
     "überfluß|prozeß|kongreß|kompromiß|verläß|zuläß|erlaß|anlaß|haß|paß|nuß|rußland|schloß|beschloß|genoß|goß|"
     "verdruß|genuß|mißbrauch|mißver|miß|riß|biß|vergiß|iß|mißtrau|umfaß|befaß|erfaß|friedensprozeß|ratschluß|verfaß|gefaß|faß|preßt|gepreßt|küß|kuß|naß"
 )

@@ -26,9 +26,9 @@ from recoversat.model.transformer import Transformer
 from recoversat.model.weights import load_model
 from recoversat.model_folder import WEIGHTS, read_config, resolve_model, weights_fingerprint, write_description
 from recoversat.storage import atomic_folder, write_json
-from recoversat.text.tokenizer import Tokenizer, load_tokenizer, vocabulary_fingerprint
+from recoversat.text.tokenizer import Tokenizer, encode_tagged, load_tokenizer, vocabulary_fingerprint
 from recoversat.translator import Translator
-from recoversat.vocab import N_SPECIAL
+from recoversat.vocab import N_SPECIAL, direction_tag
 
 _SAMPLE = 32  # sentences whose tokens are compared
 _CALIBRATION = 64  # sentences that give int8 its scales
@@ -170,9 +170,12 @@ def sample_sources(original: Original, valid: ValidationText | None) -> tuple[st
 
 
 def _spread(original: Original, valid: ValidationText | None, n: int) -> list[list[int]]:
-    """Take n sentences, or all there are, from all over the validation text."""
-    encoded = [ids for ids in original.tokenizer.encode(valid.src if valid else []) if ids]
-    return encoded[:: max(1, len(encoded) // n)][:n]
+    """Draw n sentences, or all there are, of the validation text; a fixed stride might meet one direction only."""
+    data = original.config.data
+    prefix = direction_tag(data.tgt_lang) if data.both_directions else ""
+    texts = [text for text in valid.src if text.strip()] if valid else []
+    drawn = np.random.default_rng(1).permutation(len(texts))[:n]
+    return encode_tagged([texts[i] for i in sorted(drawn)], original.tokenizer, prefix)
 
 
 def _refuse_other_tokens(agreements: Sequence[Agreement], force: bool) -> None:

@@ -12,25 +12,33 @@ from recoversat.model.device import torch_device
 from recoversat.model.transformer import Transformer
 from recoversat.model.weights import load_model
 from recoversat.model_folder import resolve_model
-from recoversat.text.tokenizer import load_tokenizer
+from recoversat.text.tokenizer import encode_tagged, load_tokenizer
+from recoversat.translator import choose_direction
+from recoversat.vocab import direction_tag
 
 _BLOCK = 4096
 
 
-def score_lines(model: Path, src: Path, tgt: Path, *, segments: int, jsonl: bool, device: str) -> Iterator[str]:
+def score_lines(
+    model: Path, src: Path, tgt: Path, *, segments: int, jsonl: bool, device: str, target: str | None = None
+) -> Iterator[str]:
     """Yield a line for each pair: its log-probability, or a JSON object with every token's."""
     folder = resolve_model(model)
-    network, _ = load_model(folder)
+    network, config = load_model(folder)
     if not isinstance(network, Transformer):
         raise UserError(f"{model}: a one-step model gives no probability to a whole translation; use a teacher")
+    if segments > config.model.max_segments:
+        raise UserError(f"--segments {segments}: this model writes 1 to {config.model.max_segments} segments")
     tokenizer = load_tokenizer(folder)
+    _, into = choose_direction(config.data, None, target)
+    prefix = direction_tag(into) if config.data.both_directions else ""
     pairs = enumerate(TextPairs(src, tgt), 1)
     while block := list(islice(pairs, _BLOCK)):
-        for number, (source, target) in block:
-            if not source.strip() or not target.strip():
+        for number, (source, translation) in block:
+            if not source.strip() or not translation.strip():
                 raise UserError(f"{src if not source.strip() else tgt}, line {number}: empty; nothing to score")
-        sources = tokenizer.encode([source for _, (source, _) in block])
-        targets = tokenizer.encode([target for _, (_, target) in block])
+        sources = encode_tagged([source for _, (source, _) in block], tokenizer, prefix)
+        targets = tokenizer.encode([translation for _, (_, translation) in block])
         ids = list(zip(sources, targets, strict=True))
         for (_, target_ids), score in zip(ids, score_pairs(network, ids, segments, torch_device(device)), strict=True):
             if jsonl:

@@ -41,19 +41,32 @@ def atomic_folder(final: Path, *, replace: bool = False) -> Iterator[Path]:
 
 @contextmanager
 def atomic_file(final: Path) -> Iterator[Path]:
-    """Yield a scratch path that takes the name `final` when the block ends without an error."""
+    """Yield a scratch path that takes the name `final` when the block ends without an error.
+
+    A link keeps pointing where it does; what is no plain file (/dev/null, a pipe) is written into, never replaced.
+    """
+    final = final.resolve() if final.is_symlink() else final
+    if final.exists() and not final.is_file():
+        yield final
+        return
     final.parent.mkdir(parents=True, exist_ok=True)
     handle, name = tempfile.mkstemp(prefix=f".{final.name}.", suffix=".partial", dir=final.parent)
     os.close(handle)
     scratch = Path(name)
     try:
         yield scratch
-        scratch.chmod(0o644)
+        scratch.chmod(0o666 & ~_umask())
         _sync(scratch)
         os.replace(scratch, final)
     except BaseException:
         scratch.unlink(missing_ok=True)
         raise
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask
 
 
 def write_text(path: Path, text: str) -> None:

@@ -31,7 +31,7 @@ def translate_lines(
         records, keep = tee(_records(lines)) if jsonl else (None, None)
         texts = (record["text"] for record in records) if records is not None else lines
         translations = translator.translate_iterable(
-            texts, segments=segments, batch_size=batch_size, beam=beam, done=bar.advance
+            texts, segments=segments, batch_size=batch_size, beam=beam, scores=False, done=bar.advance
         )
         for translation in translations:
             if keep is None:

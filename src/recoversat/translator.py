@@ -23,12 +23,13 @@ from recoversat.model_folder import read_config, resolve_model
 from recoversat.segments import assemble, equal_cuts
 from recoversat.text.loops import without_loops
 from recoversat.text.numbers import wrong_numbers
-from recoversat.text.tokenizer import Tokenizer, load_tokenizer
+from recoversat.text.tokenizer import Tokenizer, encode_tagged, load_tokenizer, split_tag
 from recoversat.vocab import DEL, EOS, direction_tag
 
 if TYPE_CHECKING:
     from recoversat.text.parts import Parts
 
+_BROKEN = "\ufffd"
 Ending = Literal["eos", "del", "cut"]
 WantedSegments = int | Literal["auto"] | None  # None = as the model was trained: its one K, or "auto" where it has many
 
@@ -121,7 +122,7 @@ class Translator:
         """Wire a translator from parts that are already in memory."""
         translator = cls.__new__(cls)
         translator.engine, translator.tokenizer, translator.config = engine, tokenizer, config
-        translator.source, translator.target = config.data.src_lang, config.data.tgt_lang
+        translator._face(None, None)
         return translator
 
     def into(self, target: str) -> "Translator":
@@ -158,9 +159,12 @@ class Translator:
         `force` puts words into every translation ("6:1=the": segment 6 begins with "the"); `forced` is the same
         in ids, a text each. Without `scores` an engine may leave out log-probabilities, which is faster.
         """
+        _check_arguments(texts, segments, batch_size, beam)
+        if beam > 1 and segments is None and 1 in self.config.train.segment_choices:
+            segments = 1  # a beam writes one segment
         wish = _Wish(segments, batch_size, beam, scores, alternatives, forced, force)
         sources = self._encode(texts)
-        in_parts = any(map(self._too_long, sources)) and not (force or forced or alternatives)
+        in_parts = any(map(self._too_long, sources)) and not (force or forced)
         results = self._in_parts(texts, wish) if in_parts else self._whole(texts, sources, wish)
         return self._with_right_numbers(results, wish) if self._checks_numbers(wish) else results
 
@@ -172,12 +176,13 @@ class Translator:
         batch_size: int = 32,
         beam: int = 1,
         window: int = 16,
+        scores: bool = True,
         done: Callable[[int], None] = lambda count: None,
     ) -> Iterator[Translation]:
         """Translate a stream of any length in bounded memory: `window` batches are sorted at a time."""
         stream = iter(texts)
         while block := list(islice(stream, batch_size * window)):
-            yield from self.translate(block, segments=segments, batch_size=batch_size, beam=beam, scores=False)
+            yield from self.translate(block, segments=segments, batch_size=batch_size, beam=beam, scores=scores)
             done(len(block))
 
     def translate_file(
@@ -197,7 +202,9 @@ class Translator:
         src, tgt = self._encode(sources), self.tokenizer.encode(targets)
         k = self.segments_for(segments)
         results = [Translation(*pair) for pair in zip(sources, targets, strict=True)]
-        lengths = [max(len(ids), len(other)) if text else 0 for text, ids, other in zip(sources, src, tgt, strict=True)]
+        lengths = [
+            max(len(ids), len(other)) if text.strip() else 0 for text, ids, other in zip(sources, src, tgt, strict=True)
+        ]
         if not all(lengths):
             raise UserError(f"pair {lengths.index(0) + 1}: its source is empty; leave empty lines out before scoring")
         for batch in self._batches(lengths, np.full(len(src), k), 1, batch_size):
@@ -232,20 +239,24 @@ class Translator:
         self.source, self.target = choose_direction(self.config.data, source, target)
         self.prefix = direction_tag(self.target) if self.config.data.both_directions else ""
 
+    def _has_words(self, text: str) -> bool:
+        """Say whether there is something to translate; where numbers are looked after, it must have letters."""
+        if not self.config.decode.check_numbers:
+            return bool(text.strip())
+        return any(character.isalpha() for character in split_tag(text, self.tokenizer, self.prefix)[1])
+
     def _too_long(self, ids: Sequence[int]) -> bool:
         return len(ids) > self.config.data.max_tokens + bool(self.prefix)
 
     def _encode(self, texts: Sequence[str]) -> list[list[int]]:
-        """Turn texts into ids; one that begins with a tag, as validation text of both directions does, has its own."""
-        tags = tuple(self.tokenizer.tags) if self.prefix else ()
-        return self.tokenizer.encode([text if tags and text.startswith(tags) else self.prefix + text for text in texts])
+        return encode_tagged([text.strip() for text in texts], self.tokenizer, self.prefix)
 
     def _whole(self, texts: Sequence[str], sources: list[list[int]], wish: "_Wish") -> list[Translation]:
         """Translate each text as one sentence."""
         k = self.segment_counts(wish.segments, [len(ids) for ids in sources])
         forced = [force_words(wish.force, self.tokenizer, int(count)) for count in k] if wish.force else wish.forced
-        results = [Translation(text, text) for text in texts]
-        lengths = [len(ids) if text.strip() else 0 for ids, text in zip(sources, texts, strict=True)]
+        results = [Translation(text, split_tag(text, self.tokenizer, self.prefix)[1]) for text in texts]
+        lengths = [len(ids) if self._has_words(text) else 0 for ids, text in zip(sources, texts, strict=True)]
         for batch in self._batches(lengths, k, wish.beam, wish.batch_size):
             batch_forced = [forced[i] for i in batch] if forced else None
             decoded = self._decode([sources[i] for i in batch], k[batch], wish, batch_forced)
@@ -262,8 +273,9 @@ class Translator:
         def fits(part: str) -> bool:
             return not self._too_long(self._encode([part])[0])
 
-        cut = [Parts([text], ["", ""]) if fits(text) else parts_of(text, self.source, fits) for text in texts]
-        pieces = [piece for parts in cut for piece in parts.texts]
+        split = [split_tag(text, self.tokenizer, self.prefix) for text in texts]
+        cut = [Parts([text], ["", ""]) if fits(text) else parts_of(text, self.source, fits) for _, text in split]
+        pieces = [tag + piece for (tag, _), parts in zip(split, cut, strict=True) for piece in parts.texts]
         done = iter(self._whole(pieces, self._encode(pieces), wish))
         return [
             _join(text, parts, list(islice(done, len(parts.texts)))) for text, parts in zip(texts, cut, strict=True)
@@ -271,19 +283,22 @@ class Translator:
 
     def _checks_numbers(self, wish: "_Wish") -> bool:
         by_length = not isinstance(wish.segments, int) and 1 in self.config.train.segment_choices
-        return self.config.decode.check_numbers and by_length and not (wish.forced or wish.force)
+        return self.config.decode.check_numbers and by_length and not (wish.beam > 1 or wish.forced or wish.force)
 
     def _with_right_numbers(self, results: list[Translation], wish: "_Wish") -> list[Translation]:
         """Write again, one token after the other, what has lost or invented a number; keep it where it is better."""
-        doubtful = [i for i, result in enumerate(results) if wrong_numbers(result.source, result.text)]
+
+        def wrong(translation: Translation) -> int:
+            return wrong_numbers(split_tag(translation.source, self.tokenizer, self.prefix)[1], translation.text)
+
+        doubtful = [i for i, result in enumerate(results) if len(result.segments) > 1 and wrong(result)]
         again = self.translate(
             [results[i].source for i in doubtful],
             segments=1, batch_size=wish.batch_size, alternatives=wish.alternatives, scores=wish.scores,
         )  # fmt: skip
         for i, other in zip(doubtful, again, strict=True):
             first = results[i]
-            better = wrong_numbers(first.source, other.text) < wrong_numbers(first.source, first.text)
-            results[i] = replace(other if better else first, steps=first.steps + other.steps)
+            results[i] = replace(other if wrong(other) < wrong(first) else first, steps=first.steps + other.steps)
         return results
 
     def _batches(self, lengths: Sequence[int], k: Ints, beam: int, batch_size: int) -> Iterator[list[int]]:
@@ -342,6 +357,10 @@ class Translator:
             written = without_loops(written, source_ids)
         # a model may spell a line break in bytes; a line of text it must stay
         text = self.tokenizer.decode(written).replace("\n", " ").replace("\r", " ")
+        _, body = split_tag(source, self.tokenizer, self.prefix)
+        if _BROKEN in text and _BROKEN not in source:  # bytes that are no text: a script it has never learnt
+            text = body
+        text = body[: len(body) - len(body.lstrip())] + text.strip() + body[len(body.rstrip()) :]
         return Translation(
             source, text, [self._segment(decoded, i) for i in range(len(decoded.segments))], decoded.steps
         )
@@ -359,9 +378,18 @@ class Translator:
         )
 
 
+def _check_arguments(texts: Sequence[str], segments: WantedSegments, batch_size: int, beam: int) -> None:
+    if isinstance(texts, str):
+        raise UserError("translate takes a list of texts; write translate([text])")
+    if not isinstance(segments, int) and segments not in (None, "auto"):
+        raise UserError(f"segments: {segments!r} is neither a whole number from 1 nor 'auto'")
+    if batch_size < 1 or beam < 1:
+        raise UserError("batch_size and beam are whole numbers from 1")
+
+
 def _join(source: str, parts: "Parts", done: list[Translation]) -> Translation:
-    if len(done) == 1 and parts.gaps == ["", ""]:
-        return done[0]
+    if len(done) == 1:
+        return replace(done[0], source=source, text=parts.joined([done[0].text]))
     text = parts.joined([translation.text for translation in done])
     segments = [segment for translation in done for segment in translation.segments]
     return Translation(source, text, segments, sum(translation.steps for translation in done))

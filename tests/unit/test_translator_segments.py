@@ -2,7 +2,6 @@
 
 import numpy as np
 import pytest
-from conftest import ScriptedStepper
 
 from recoversat.builtin import builtin_model
 from recoversat.config import DataConfig, parse_config
@@ -10,6 +9,7 @@ from recoversat.errors import UserError
 from recoversat.text.tokenizer import BpeTokenizer, SentencePieceTokenizer
 from recoversat.translator import Translator, choose_direction
 from recoversat.vocab import EOS, SPECIAL_PIECES
+from tests.unit.conftest import ScriptedStepper
 
 BOTH = DataConfig(src_lang="en", tgt_lang="de", both_directions=True)
 
@@ -109,10 +109,10 @@ class ByCount:
 def numbers(check: bool) -> Translator:
     tokenizer = BpeTokenizer([*SPECIAL_PIECES, "7", "8", "no", "number"])
     scripts = {
-        ("7 8", 2): ["7 EOS", "7 EOS"],
-        ("7 8", 1): ["7 8 EOS"],
-        ("7 7", 2): ["7 EOS", "EOS"],
-        ("7 7", 1): ["8 EOS"],
+        ("no 7 8", 2): ["7 EOS", "7 EOS"],
+        ("no 7 8", 1): ["7 8 EOS"],
+        ("no 7 7", 2): ["7 EOS", "EOS"],
+        ("no 7 7", 1): ["8 EOS"],
         ("no number", 2): ["no EOS", "number EOS"],
     }
     config = parse_config(
@@ -127,15 +127,15 @@ def numbers(check: bool) -> Translator:
 
 
 def test_wrong_numbers_are_written_again_as_one_segment() -> None:
-    better, worse, none = numbers(check=True).translate(["7 8", "7 7", "no number"])
+    better, worse, none = numbers(check=True).translate(["no 7 8", "no 7 7", "no number"])
     assert (better.text, better.steps) == ("7 8", 2 + 3)  # "7 7" at first
     assert (worse.text, worse.steps) == ("7", 2 + 2)  # one 7 is missing; "8" would have been no better
     assert (none.text, none.steps) == ("no number", 2)
 
 
 def test_numbers_are_not_checked_where_k_was_named_or_nobody_asked() -> None:
-    assert [t.text for t in numbers(check=True).translate(["7 8"], segments=2)] == ["7 7"]
-    assert [t.text for t in numbers(check=False).translate(["7 8"])] == ["7 7"]
+    assert [t.text for t in numbers(check=True).translate(["no 7 8"], segments=2)] == ["7 7"]
+    assert [t.text for t in numbers(check=False).translate(["no 7 8"])] == ["7 7"]
 
 
 def test_a_text_may_bring_its_direction_along() -> None:
@@ -146,3 +146,28 @@ def test_a_text_may_bring_its_direction_along() -> None:
     assert plain == tagged
     assert tokenizer.pieces([plain[0], other[0]]) == ["<2de>", "<2en>"]
     assert plain[1:] == other[1:]
+
+
+def test_white_space_around_a_text_stays(scripted) -> None:
+    translator = scripted({"a b": ["the EOS", "house EOS"]})
+    assert [t.text for t in translator.translate(["  a b\t", "a b"])] == ["  the house\t", "the house"]
+
+
+def test_text_without_letters_is_copied_where_numbers_are_looked_after() -> None:
+    texts = ["----------", "1000000000", "* * * * *", "2024-11-15"]
+    assert [t.text for t in numbers(check=True).translate(texts)] == texts
+
+
+def test_a_beam_takes_one_segment_where_nobody_names_k(scripted) -> None:
+    assert numbers(check=False).translate(["no 7 8"], beam=2)[0].text == "7 8"
+    with pytest.raises(UserError, match="beam search writes one segment"):
+        numbers(check=False).translate(["no 7 8"], beam=2, segments=2)
+
+
+def test_wrong_arguments_are_named(scripted) -> None:
+    translator = scripted({"a b": ["the EOS", "house EOS"]})
+    with pytest.raises(UserError, match=r"write translate\(\[text\]\)"):
+        translator.translate("a b")
+    for wrong in ({"segments": "7"}, {"segments": 2.5}, {"batch_size": 0}, {"beam": 0}):
+        with pytest.raises(UserError, match="whole number"):
+            translator.translate(["a b"], **wrong)

@@ -18,7 +18,7 @@ def bench(
     system: Annotated[
         list[str] | None,
         typer.Option(
-            help="NAME=PATH, ours or CTranslate2's; with :segments=K, :beam=N, :compute=int8, :threads=N.",
+            help="NAME=PATH, ours or CTranslate2's; with :segments=K (or auto), :beam=N, :to=, :compute=, :threads=.",
             show_default=False,
         ),
     ] = None,

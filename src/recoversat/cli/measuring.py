@@ -16,7 +16,9 @@ from recoversat.errors import UserError
 def evaluate(
     system: Annotated[
         list[str],
-        typer.Option(help="NAME=PATH: a model, with :segments=K or :beam=N; or its translations, one a line."),
+        typer.Option(
+            help="NAME=PATH: a model, with :segments=K (or auto), :beam=N, :to=LANGUAGE; or translations, one a line."
+        ),
     ],
     test: Annotated[list[str], typer.Option(help="NAME=SOURCES,REFERENCES; {test} in a PATH stands for NAME.")],
     out: Annotated[Path, typer.Option(help="Folder of the report and of what the models wrote.")],

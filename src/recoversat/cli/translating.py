@@ -38,7 +38,7 @@ def translate(
     target: Annotated[str | None, typer.Option("--to", help="Language to translate into.", show_default=False)] = None,
     out: Annotated[Path | None, typer.Option(help="Write here instead of standard output.", show_default=False)] = None,
     segments: Segments = None,
-    batch_size: Annotated[int, typer.Option(help="Sentences translated together.")] = 32,
+    batch_size: Annotated[int, typer.Option(min=1, help="Sentences translated together.")] = 32,
     jsonl: Annotated[bool, typer.Option("--jsonl", help='Lines are {"text": ...}; "translation" is added.')] = False,
     beam: Annotated[int, typer.Option(min=1, help="Beam size, where K is 1; 1 = greedy.")] = 1,
     show: Annotated[str | None, typer.Option(help="segments: number them, mark DEL.", show_default=False)] = None,
@@ -100,13 +100,17 @@ def score(
     src: Annotated[Path, typer.Option(help="Source text.")],
     tgt: Annotated[Path, typer.Option(help="Target text, aligned line by line.")],
     segments: Annotated[int, typer.Option(min=1, help="Score as so many equal segments.")] = 1,
+    target: Annotated[
+        str | None,
+        typer.Option("--to", help="Language of the target, of a model of both directions.", show_default=False),
+    ] = None,
     jsonl: Annotated[bool, typer.Option("--jsonl", help="Each token's log-probability too.")] = False,
     device: Device = "auto",
 ) -> None:
     """Print the log-probability of each given translation, in one parallel pass."""
     from recoversat.score_files import score_lines
 
-    for line in score_lines(model, src, tgt, segments=segments, jsonl=jsonl, device=device):
+    for line in score_lines(model, src, tgt, segments=segments, jsonl=jsonl, device=device, target=target):
         typer.echo(line)
 
 

@@ -90,6 +90,10 @@ class BeamSession:
         host["sums"][:], host["best"][:], host["row_mask"][:] = -np.inf, -np.inf, self._hidden
         host["sums"][:, 0] = 0
 
+    def drop(self) -> None:
+        """Let go of the graphs; the session is not used again."""
+        self._graphs.drop()
+
     def search(self, sources: Sequence[Sequence[int]], limits: Ints, alpha: float) -> list[NBest]:
         """Find the best translation of each source; they fit the bucket."""
         self._fill(sources, limits, alpha)

@@ -61,6 +61,12 @@ class Graphs:
         self._encode: Replay | None = None
         self._step_for: dict[int, Replay] = {}
 
+    def drop(self) -> None:
+        """Let go of the graphs and of the session that owns them: a cycle waits for the garbage collector."""
+        self._encode = None
+        self._step_for.clear()
+        del self._run_encoder, self._run_step
+
     def encode(self) -> None:
         """Encode the sources that lie in the buffers."""
         if self._encode is None:

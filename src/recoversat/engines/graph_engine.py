@@ -149,7 +149,7 @@ class GraphEngine:
             self._sessions.move_to_end(bucket)
             return self._sessions[bucket]
         while self._sessions and not self._has_room_for(bucket):
-            self._sessions.popitem(last=False)
+            self._sessions.popitem(last=False)[1].drop()
         self._sessions[bucket] = make()
         return self._sessions[bucket]
 

@@ -67,6 +67,10 @@ class SegmentSession:
         self._best_log_probs = torch.zeros(best, dtype=torch.float32, device=device)
         self._graphs = Graphs(capturer, self._arena.memory, self._run_encoder, self._run_step, bucket.room)
 
+    def drop(self) -> None:
+        """Let go of the graphs; the session is not used again."""
+        self._graphs.drop()
+
     def decode(
         self, sources: Sequence[Sequence[int]], n_segments: Ints, limits: Ints, forced: Sequence[Forced] | None
     ) -> list[Decoded]:

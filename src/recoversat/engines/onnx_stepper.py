@@ -195,9 +195,10 @@ class Positions:
 
     def first(self, length: int) -> Floats:
         """Return positions 0 to length - 1, (length, D)."""
-        if length > len(self._table):
-            self._table = sinusoids(2 * length, self.d_model)
-        return self._table[:length]
+        table = self._table  # another thread may put a shorter one in its place
+        if length > len(table):
+            table = self._table = sinusoids(2 * length, self.d_model)
+        return table[:length]
 
     def at(self, position: int) -> Floats:
         """Return one position, (D,)."""

@@ -9,7 +9,7 @@ from recoversat.config import DecodeConfig
 from recoversat.errors import UserError
 from recoversat.peers.ctranslate2_writer import MODEL, NOTES, POSITIONS, import_ctranslate2
 from recoversat.storage import read_json
-from recoversat.text.tokenizer import load_tokenizer
+from recoversat.text.tokenizer import encode_tagged, load_tokenizer
 from recoversat.vocab import direction_tag
 
 
@@ -58,7 +58,7 @@ class CTranslate2Translator:
         self, texts: Sequence[str], *, batch_size: int = 32, beam: int = 1, length: int | None = None
     ) -> list[PeerTranslation]:
         """Translate single lines; `length` makes every translation exactly so many tokens long."""
-        encoded = self.tokenizer.encode([self._prefix + text for text in texts])
+        encoded = encode_tagged(texts, self.tokenizer, self._prefix)
         sources = [ids if text.strip() else [] for ids, text in zip(encoded, texts, strict=True)]
         results = [PeerTranslation("", [], 0) for _ in sources]
         order = sorted((i for i, ids in enumerate(sources) if ids), key=lambda i: -len(sources[i]))

@@ -40,13 +40,20 @@ def other_translations(
 ) -> OtherTranslations:
     """Decode each sentence again with the second choice forced where the first one was least certain."""
     doubts = [sorted(_doubts(model, t), key=lambda doubt: doubt.gap)[: _TRIES * wanted] for t in translations]
-    again = [(t.source, doubt) for t, found in zip(translations, doubts, strict=True) for doubt in found]
-    written = model.translator.translate(
-        [source for source, _ in again],
-        segments=segments,
-        batch_size=batch_size,
-        forced=[{doubt.place: doubt.token} for _, doubt in again],
-    )
+    again: dict[int, list[tuple[str, _Doubt]]] = {}  # by K: a place is one of that division
+    for translation, found in zip(translations, doubts, strict=True):
+        again.setdefault(len(translation.segments), []).extend((translation.source, doubt) for doubt in found)
+    written = [
+        other
+        for k, pairs in again.items()
+        if pairs
+        for other in model.translator.translate(
+            [source for source, _ in pairs],
+            segments=k,
+            batch_size=batch_size,
+            forced=[{doubt.place: doubt.token} for _, doubt in pairs],
+        )
+    ]
     texts = {}
     for translation in translations:
         others = sorted((t for t in written if t.source == translation.source), key=lambda t: -t.score)

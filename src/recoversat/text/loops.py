@@ -17,21 +17,20 @@ def most_repeats(ids: Sequence[int]) -> int:
 
 
 def without_loops(ids: Sequence[int], source: Sequence[int]) -> list[int]:
-    """Say once what is said four times in a row or more, unless the source repeats itself as often.
+    """Say what is said four times in a row or more, and more often than the source says anything, just as often as it.
+
+    The zeros of a number are such repeats too: one too many must not cost the others.
 
     >>> without_loops([8, 9, 9, 9, 9, 9, 3], source=[1, 2])
     [8, 9, 3]
-    >>> without_loops([9, 9, 9, 9], source=[1, 1, 1, 1, 1])
-    [9, 9, 9, 9]
+    >>> without_loops([6, 0, 0, 0, 0, 0, 7], source=[6, 0, 0, 0, 0, 7])
+    [6, 0, 0, 0, 0, 7]
     """
-    kept = list(ids)
-    if most_repeats(kept) < max(_LOOP, most_repeats(source) + 1):
-        return kept
-    allowed = max(_LOOP - 1, most_repeats(source))
+    kept, said = list(ids), most_repeats(source)
     for size in range(1, _LONGEST + 1):
         for start, stop, times in reversed(_repeats(kept, size)):
-            if times > allowed:
-                kept[start:stop] = kept[start : start + size]
+            if times > max(_LOOP - 1, said):
+                kept[start:stop] = kept[start : start + size * said]
     return kept
 
 

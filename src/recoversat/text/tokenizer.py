@@ -109,7 +109,8 @@ class SentencePieceTokenizer:
     def encode(self, lines: Sequence[str]) -> list[list[int]]:
         tags = [self._tag_of(line) for line in lines]
         texts = [line[len(tag) :] for line, tag in zip(lines, tags, strict=True)]
-        ids: list[list[int]] = self._processor.encode([self._escape(text) for text in texts], num_threads=2)
+        threads = 1 if len(lines) < 64 else 2
+        ids: list[list[int]] = self._processor.encode([self._escape(text) for text in texts], num_threads=threads)
         return [[self._tags[tag], *one] if tag else one for tag, one in zip(tags, ids, strict=True)]
 
     def decode(self, ids: Sequence[int]) -> str:
@@ -146,6 +147,8 @@ class SentencePieceTokenizer:
 
     @classmethod
     def _escape(cls, line: str) -> str:
+        if not line.isascii():
+            line = line.encode("utf-8", "replace").decode("utf-8")  # half a surrogate pair is no text
         if cls._SPACE not in line and cls._ESCAPE not in line:
             return line
         return line.replace(cls._ESCAPE, cls._ESCAPE + "0").replace(cls._SPACE, cls._ESCAPE + "1")
@@ -201,6 +204,20 @@ class BpeTokenizer:
     def _id(self, token: str) -> int:
         index = self._ids.get(token, UNK)
         return index if index >= N_SPECIAL else UNK
+
+
+def split_tag(text: str, tokenizer: Tokenizer, prefix: str) -> tuple[str, str]:
+    """Return the direction of a text, the tag it brings along (as validation text does) or `prefix`, and the text.
+
+    Without a prefix, that is with a model of one direction, everything is text.
+    """
+    own = next((tag for tag in tokenizer.tags if text.startswith(tag)), "") if prefix else ""
+    return own or prefix, text[len(own) :]
+
+
+def encode_tagged(texts: Sequence[str], tokenizer: Tokenizer, prefix: str) -> list[list[int]]:
+    """Turn texts into ids, each with its direction before it."""
+    return tokenizer.encode(["".join(split_tag(text, tokenizer, prefix)) for text in texts] if prefix else texts)
 
 
 def load_tokenizer(folder: Path) -> Tokenizer:
