@@ -12,7 +12,7 @@ from recoversat.errors import UserError
 from recoversat.progress import progress
 from recoversat.storage import atomic_file, decoded, decoded_lines, lines_of, whole_text
 from recoversat.text.document import translate_document
-from recoversat.translator import Translator, WantedSegments
+from recoversat.translator import WINDOW, Translator, WantedSegments
 
 
 def translate_lines(
@@ -24,20 +24,29 @@ def translate_lines(
     batch_size: int,
     jsonl: bool,
     beam: int = 1,
+    at_once: bool = False,
 ) -> None:
-    """Translate files (or standard input) to a file (whole or not at all) or standard output."""
+    """Translate files (or standard input) to a file, whole or not at all, or to standard output; `at_once` by lines."""
     with output_stream(out) as stream, progress("translate", quiet=out is None and sys.stdout.isatty()) as bar:
         lines = input_lines(files)
         records, keep = tee(_records(lines)) if jsonl else (None, None)
         texts = (record["text"] for record in records) if records is not None else lines
         translations = translator.translate_iterable(
-            texts, segments=segments, batch_size=batch_size, beam=beam, scores=False, done=bar.advance
+            texts,
+            segments=segments,
+            batch_size=1 if at_once else batch_size,
+            beam=beam,
+            window=1 if at_once else WINDOW,
+            scores=False,
+            done=bar.advance,
         )
         for translation in translations:
             if keep is None:
                 stream.write(translation.text + "\n")
             else:
                 stream.write(json.dumps(next(keep) | {"translation": translation.text}, ensure_ascii=False) + "\n")
+            if at_once:
+                stream.flush()
         stream.flush()
 
 

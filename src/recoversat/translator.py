@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from recoversat.text.parts import Parts
 
 _BROKEN = "\ufffd"
+WINDOW = 16  # batches that are sorted by length together
 Ending = Literal["eos", "del", "cut"]
 WantedSegments = int | Literal["auto"] | None  # None = as the model was trained: its one K, or "auto" where it has many
 
@@ -175,7 +176,7 @@ class Translator:
         segments: WantedSegments = None,
         batch_size: int = 32,
         beam: int = 1,
-        window: int = 16,
+        window: int = WINDOW,
         scores: bool = True,
         done: Callable[[int], None] = lambda count: None,
     ) -> Iterator[Translation]:

@@ -109,6 +109,19 @@ def test_the_command_needs_no_model(tmp_path: Path) -> None:
     assert "en into de, de into en" in wrong.stderr
 
 
+def test_a_program_that_waits_gets_each_answer_at_once() -> None:
+    command = [sys.executable, "-m", "recoversat", "translate", "--to", "de", "--line-buffered"]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as talk:
+        assert talk.stdin
+        assert talk.stdout
+        for _ in range(2):
+            talk.stdin.write("The children are playing in the garden.\n")
+            talk.stdin.flush()
+            assert talk.stdout.readline() == "Die Kinder spielen im Garten.\n"
+        talk.stdin.close()
+        assert talk.wait(30) == 0
+
+
 def test_it_is_what_is_served_by_default() -> None:
     assert [(source.source, source.target) for source in model_sources([])] == [("en", "de"), ("de", "en")]
 

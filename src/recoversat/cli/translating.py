@@ -39,6 +39,9 @@ def translate(
     out: Annotated[Path | None, typer.Option(help="Write here instead of standard output.", show_default=False)] = None,
     segments: Segments = None,
     batch_size: Annotated[int, typer.Option(min=1, help="Sentences translated together.")] = 32,
+    line_buffered: Annotated[
+        bool, typer.Option("--line-buffered", help="Answer each line at once, for programs that wait.")
+    ] = False,
     jsonl: Annotated[bool, typer.Option("--jsonl", help='Lines are {"text": ...}; "translation" is added.')] = False,
     beam: Annotated[int, typer.Option(min=1, help="Beam size, where K is 1; 1 = greedy.")] = 1,
     show: Annotated[str | None, typer.Option(help="segments: number them, mark DEL.", show_default=False)] = None,
@@ -91,7 +94,10 @@ def translate(
     elif inspection:
         show_lines(translator, files or [], out, inspection, segments=segments, batch_size=batch_size, beam=beam)
     else:
-        translate_lines(translator, files or [], out, segments=segments, batch_size=batch_size, jsonl=jsonl, beam=beam)
+        translate_lines(
+            translator, files or [], out, segments=segments, batch_size=batch_size, jsonl=jsonl, beam=beam,
+            at_once=line_buffered,
+        )  # fmt: skip
 
 
 @app.command(epilog="Example: `recoversat score --model teacher --src test.en --tgt test.de`")
