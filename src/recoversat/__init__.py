@@ -10,7 +10,8 @@ __version__ = "0.1.0"
 __all__ = ["Translation", "Translator", "__version__"]
 
 if TYPE_CHECKING:
-    from recoversat.translator import Translation, Translator
+    from recoversat.translation import Translation
+    from recoversat.translator import Translator
 
 
 def __getattr__(name: str) -> Any:

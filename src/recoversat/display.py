@@ -9,7 +9,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from typing import IO
 
-from recoversat.translator import Segment, Translation
+from recoversat.translation import Segment, Translation
 
 _ENDINGS = {"eos": "EOS", "del": "DEL", "cut": "CUT"}
 _SPACE, _GLUE = "\u2581", "@@"

@@ -12,6 +12,7 @@ import torch
 from recoversat.config import Config
 from recoversat.data.corpus import open_corpus
 from recoversat.data.prepare import TextPairs
+from recoversat.directions import encode_tagged, prefix_of
 from recoversat.engines.calibration import calibrate
 from recoversat.engines.engine import Engine
 from recoversat.engines.export import PrecisionName, compare_bleu, compare_tokens, export_model
@@ -26,9 +27,9 @@ from recoversat.model.transformer import Transformer
 from recoversat.model.weights import load_model
 from recoversat.model_folder import WEIGHTS, read_config, resolve_model, weights_fingerprint, write_description
 from recoversat.storage import atomic_folder, write_json
-from recoversat.text.tokenizer import Tokenizer, encode_tagged, load_tokenizer, vocabulary_fingerprint
+from recoversat.text.tokenizer import Tokenizer, load_tokenizer, vocabulary_fingerprint
 from recoversat.translator import Translator
-from recoversat.vocab import N_SPECIAL, direction_tag
+from recoversat.vocab import N_SPECIAL
 
 _SAMPLE = 32  # sentences whose tokens are compared
 _CALIBRATION = 64  # sentences that give int8 its scales
@@ -171,8 +172,7 @@ def sample_sources(original: Original, valid: ValidationText | None) -> tuple[st
 
 def _spread(original: Original, valid: ValidationText | None, n: int) -> list[list[int]]:
     """Draw n sentences, or all there are, of the validation text; a fixed stride might meet one direction only."""
-    data = original.config.data
-    prefix = direction_tag(data.tgt_lang) if data.both_directions else ""
+    prefix = prefix_of(original.config.data, original.config.data.tgt_lang)
     texts = [text for text in valid.src if text.strip()] if valid else []
     drawn = np.random.default_rng(1).permutation(len(texts))[:n]
     return encode_tagged([texts[i] for i in sorted(drawn)], original.tokenizer, prefix)

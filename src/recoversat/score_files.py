@@ -6,15 +6,14 @@ from itertools import islice
 from pathlib import Path
 
 from recoversat.data.prepare import TextPairs
+from recoversat.directions import choose_direction, encode_tagged, prefix_of
 from recoversat.engines.scoring import score_pairs
 from recoversat.errors import UserError
 from recoversat.model.device import torch_device
 from recoversat.model.transformer import Transformer
 from recoversat.model.weights import load_model
 from recoversat.model_folder import resolve_model
-from recoversat.text.tokenizer import encode_tagged, load_tokenizer
-from recoversat.translator import choose_direction
-from recoversat.vocab import direction_tag
+from recoversat.text.tokenizer import load_tokenizer
 
 _BLOCK = 4096
 
@@ -31,7 +30,7 @@ def score_lines(
         raise UserError(f"--segments {segments}: this model writes 1 to {config.model.max_segments} segments")
     tokenizer = load_tokenizer(folder)
     _, into = choose_direction(config.data, None, target)
-    prefix = direction_tag(into) if config.data.both_directions else ""
+    prefix = prefix_of(config.data, into)
     pairs = enumerate(TextPairs(src, tgt), 1)
     while block := list(islice(pairs, _BLOCK)):
         for number, (source, translation) in block:

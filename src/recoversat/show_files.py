@@ -13,7 +13,8 @@ from recoversat.errors import UserError
 from recoversat.forcing import force_words
 from recoversat.trace import N_ALTERNATIVES, trace_records
 from recoversat.translate_files import input_lines, output_stream
-from recoversat.translator import Translation, Translator, WantedSegments
+from recoversat.translation import Translation
+from recoversat.translator import Translator, WantedSegments
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ from collections.abc import Collection, Iterator
 from typing import Any
 
 from recoversat.display import Place
-from recoversat.translator import Segment, Translation
+from recoversat.translation import Segment, Translation
 from recoversat.vocab import DEL, EOS, SPECIAL_PIECES
 
 FORMAT = "recoversat-trace-1"

@@ -2,19 +2,20 @@
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from copy import copy
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from itertools import islice, pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 import numpy as np
 
 from recoversat.builtin import builtin_model
-from recoversat.config import Config, DataConfig
+from recoversat.config import Config
 from recoversat.decoding.beam import beam_search
 from recoversat.decoding.oneshot import Score, Writer, decode_lengths, decode_once
 from recoversat.decoding.segmentwise import Decoded, Forced, decode_segments, max_steps
 from recoversat.decoding.stepping import Ints
+from recoversat.directions import choose_direction, encode_tagged, prefix_of, split_tag
 from recoversat.engines.engine import BoundedEngine, Engine, OneShotEngine, WholeDecoder
 from recoversat.engines.loading import ComputeType, EngineOptions, load_engine
 from recoversat.errors import UserError
@@ -23,54 +24,13 @@ from recoversat.model_folder import read_config, resolve_model
 from recoversat.segments import assemble, equal_cuts
 from recoversat.text.loops import without_loops
 from recoversat.text.numbers import wrong_numbers
-from recoversat.text.tokenizer import Tokenizer, encode_tagged, load_tokenizer, split_tag
-from recoversat.vocab import DEL, EOS, direction_tag
-
-if TYPE_CHECKING:
-    from recoversat.text.parts import Parts
+from recoversat.text.tokenizer import Tokenizer, load_tokenizer
+from recoversat.translation import Ending, Segment, Translation, joined
+from recoversat.vocab import DEL, EOS
 
 _BROKEN = "\ufffd"
 WINDOW = 16  # batches that are sorted by length together
-Ending = Literal["eos", "del", "cut"]
 WantedSegments = int | Literal["auto"] | None  # None = as the model was trained: its one K, or "auto" where it has many
-
-
-@dataclass(frozen=True)
-class Segment:
-    """One segment as it was written, deleted or not."""
-
-    text: str
-    pieces: list[str]
-    ids: list[int]
-    ending: Ending
-    log_probs: list[float]  # of each piece, then of EOS or DEL unless it was cut off
-    alternatives: list[list[tuple[str, float]]] = field(default_factory=list)
-
-    @property
-    def score(self) -> float:
-        """Mean log-probability of the segment's tokens."""
-        return float(np.mean(self.log_probs)) if self.log_probs else 0.0
-
-
-@dataclass(frozen=True)
-class Translation:
-    """A translated sentence and how it came about."""
-
-    source: str
-    text: str
-    segments: list[Segment] = field(default_factory=list)
-    steps: int = 0
-
-    @property
-    def ids(self) -> list[int]:
-        """Token ids of the translation, deleted segments left out."""
-        return [i for segment in self.segments if segment.ending != "del" for i in segment.ids]
-
-    @property
-    def score(self) -> float:
-        """Mean log-probability over all tokens of the kept segments."""
-        kept = [p for segment in self.segments if segment.ending != "del" for p in segment.log_probs]
-        return float(np.mean(kept)) if kept else 0.0
 
 
 @dataclass(frozen=True)
@@ -238,7 +198,7 @@ class Translator:
     def _face(self, source: str | None, target: str | None) -> None:
         """Choose the direction."""
         self.source, self.target = choose_direction(self.config.data, source, target)
-        self.prefix = direction_tag(self.target) if self.config.data.both_directions else ""
+        self.prefix = prefix_of(self.config.data, self.target)
 
     def _has_words(self, text: str) -> bool:
         """Say whether there is something to translate; where numbers are looked after, it must have letters."""
@@ -252,7 +212,7 @@ class Translator:
     def _encode(self, texts: Sequence[str]) -> list[list[int]]:
         return encode_tagged([text.strip() for text in texts], self.tokenizer, self.prefix)
 
-    def _whole(self, texts: Sequence[str], sources: list[list[int]], wish: "_Wish") -> list[Translation]:
+    def _whole(self, texts: Sequence[str], sources: list[list[int]], wish: _Wish) -> list[Translation]:
         """Translate each text as one sentence."""
         k = self.segment_counts(wish.segments, [len(ids) for ids in sources])
         forced = [force_words(wish.force, self.tokenizer, int(count)) for count in k] if wish.force else wish.forced
@@ -267,7 +227,7 @@ class Translator:
                     check_forced(forced[i], result.segments, f"line {i + 1}")
         return results
 
-    def _in_parts(self, texts: Sequence[str], wish: "_Wish") -> list[Translation]:
+    def _in_parts(self, texts: Sequence[str], wish: _Wish) -> list[Translation]:
         """Translate texts longer than any the model has learnt from sentence by sentence."""
         from recoversat.text.parts import Parts, parts_of
 
@@ -278,15 +238,17 @@ class Translator:
         cut = [Parts([text], ["", ""]) if fits(text) else parts_of(text, self.source, fits) for _, text in split]
         pieces = [tag + piece for (tag, _), parts in zip(split, cut, strict=True) for piece in parts.texts]
         done = iter(self._whole(pieces, self._encode(pieces), wish))
-        return [
-            _join(text, parts, list(islice(done, len(parts.texts)))) for text, parts in zip(texts, cut, strict=True)
-        ]
+        results = []
+        for text, parts in zip(texts, cut, strict=True):
+            mine = list(islice(done, len(parts.texts)))
+            results.append(joined(text, parts.joined([translation.text for translation in mine]), mine))
+        return results
 
-    def _checks_numbers(self, wish: "_Wish") -> bool:
+    def _checks_numbers(self, wish: _Wish) -> bool:
         by_length = not isinstance(wish.segments, int) and 1 in self.config.train.segment_choices
         return self.config.decode.check_numbers and by_length and not (wish.beam > 1 or wish.forced or wish.force)
 
-    def _with_right_numbers(self, results: list[Translation], wish: "_Wish") -> list[Translation]:
+    def _with_right_numbers(self, results: list[Translation], wish: _Wish) -> list[Translation]:
         """Write again, one token after the other, what has lost or invented a number; keep it where it is better."""
 
         def wrong(translation: Translation) -> int:
@@ -315,7 +277,7 @@ class Translator:
             order = order[size:]
 
     def _decode(
-        self, sources: list[list[int]], n_segments: Ints, wish: "_Wish", forced: list[Forced] | None
+        self, sources: list[list[int]], n_segments: Ints, wish: _Wish, forced: list[Forced] | None
     ) -> list[Decoded]:
         limits = max_steps(np.array([len(ids) for ids in sources]), n_segments, self.config.decode.extra_steps)
         if isinstance(self.engine, OneShotEngine):
@@ -328,7 +290,7 @@ class Translator:
         return decode_segments(stepper, n_segments, limits, forced, wish.alternatives, scored)
 
     def _search(
-        self, sources: list[list[int]], n_segments: Ints, limits: Ints, wish: "_Wish", forced: list[Forced] | None
+        self, sources: list[list[int]], n_segments: Ints, limits: Ints, wish: _Wish, forced: list[Forced] | None
     ) -> list[Decoded]:
         """Write one segment by beam search."""
         assert not isinstance(self.engine, OneShotEngine)
@@ -386,23 +348,6 @@ def _check_arguments(texts: Sequence[str], segments: WantedSegments, batch_size:
         raise UserError(f"segments: {segments!r} is neither a whole number from 1 nor 'auto'")
     if batch_size < 1 or beam < 1:
         raise UserError("batch_size and beam are whole numbers from 1")
-
-
-def _join(source: str, parts: "Parts", done: list[Translation]) -> Translation:
-    if len(done) == 1:
-        return replace(done[0], source=source, text=parts.joined([done[0].text]))
-    text = parts.joined([translation.text for translation in done])
-    segments = [segment for translation in done for segment in translation.segments]
-    return Translation(source, text, segments, sum(translation.steps for translation in done))
-
-
-def choose_direction(data: DataConfig, source: str | None, target: str | None) -> tuple[str, str]:
-    """Return the languages to translate from and into; without a wish those the model was prepared for."""
-    for pair in data.directions:
-        if source in (None, pair[0]) and target in (None, pair[1]):
-            return pair
-    known = ", ".join(f"{one} into {other}" for one, other in data.directions)
-    raise UserError(f"this model does not translate {source or 'anything'} into {target or 'anything'}: only {known}")
 
 
 def _forced_whole(target: Sequence[int], k: int) -> Forced:

@@ -10,12 +10,3 @@ SPECIAL_PIECES = ("<pad>", "<s>", "</s>", "<unk>", "<del>")
 N_SPECIAL = len(SPECIAL_PIECES)
 NEVER_EMITTED = (PAD, BOS, UNK)
 TERMINATORS = (EOS, DEL)
-
-
-def direction_tag(language: str) -> str:
-    """Return what stands before a source in a model of both directions: the language to translate into.
-
-    >>> direction_tag("de")
-    '<2de>'
-    """
-    return f"<2{language}>"

@@ -1,6 +1,7 @@
 """The built-in model: there without torch, sensible in both directions, and at no loss on odd input."""
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -93,6 +94,24 @@ def test_neighbours_in_a_batch_do_not_matter(translator: Translator) -> None:
 def test_long_text_is_translated_to_its_end(translator: Translator) -> None:
     (translation,) = translator.translate(["One. " + "This is a sentence about a dog and a cat. " * 60 + "The end."])
     assert translation.text.count(".") >= 55
+
+
+def test_what_it_cannot_translate_is_copied_not_broken(translator: Translator) -> None:
+    japanese, broken = translator.translate(["日本語のテキスト", "half a pair: \ud800 here"])
+    assert japanese.text == "日本語のテキスト"
+    assert broken.text.encode("utf-8")
+
+
+def test_zeros_of_a_number_are_no_loop() -> None:
+    written = Translator(target="de", intra_threads=1).translate(["It costs 60000 dollars.", "Page 1 of 10000000."])
+    assert [re.findall(r"\d+", t.text.replace(".", "")) for t in written] == [["60000"], ["1", "10000000"]]
+
+
+def test_long_text_is_whole_when_it_is_traced(translator: Translator) -> None:
+    long = "This is a sentence about a dog and a cat. " * 40
+    (plain,), (traced,) = translator.translate([long]), translator.translate([long], alternatives=2)
+    assert plain.text == traced.text
+    assert all(segment.alternatives for segment in traced.segments if segment.ids)
 
 
 def test_the_command_needs_no_model(tmp_path: Path) -> None:

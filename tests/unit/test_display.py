@@ -5,7 +5,7 @@ import io
 import pytest
 
 from recoversat.display import COLOUR, PLAIN, marks_for, segments_line
-from recoversat.translator import Segment, Translation
+from recoversat.translation import Segment, Translation
 
 
 def translation(*segments):

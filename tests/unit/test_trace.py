@@ -10,7 +10,7 @@ import pytest
 from recoversat.errors import UserError
 from recoversat.show_files import Inspection, show_lines
 from recoversat.trace import N_ALTERNATIVES, trace_records
-from recoversat.translator import Segment, Translation
+from recoversat.translation import Segment, Translation
 
 SCRIPT = {"a b": ["the house EOS", "in DEL", "c c c c c c"], "c": ["a EOS", "EOS", "b EOS"]}
 DOCS = Path(__file__).parents[2] / "docs" / "trace.md"

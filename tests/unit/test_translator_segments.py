@@ -5,9 +5,10 @@ import pytest
 
 from recoversat.builtin import builtin_model
 from recoversat.config import DataConfig, parse_config
+from recoversat.directions import choose_direction
 from recoversat.errors import UserError
 from recoversat.text.tokenizer import BpeTokenizer, SentencePieceTokenizer
-from recoversat.translator import Translator, choose_direction
+from recoversat.translator import Translator
 from recoversat.vocab import EOS, SPECIAL_PIECES
 from tests.unit.conftest import ScriptedStepper
 

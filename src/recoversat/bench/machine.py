@@ -10,14 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from recoversat import __version__
+from recoversat.engines.onnx_engine import cores
 
 _PACKAGES = ("numpy", "onnxruntime", "torch", "ctranslate2", "sentencepiece")
 _INSTRUCTIONS = ("avx2", "avx512f", "avx512_vnni", "avx_vnni", "amx_int8")
-
-
-def cores() -> int:
-    """Count the cores this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def machine() -> dict[str, Any]:

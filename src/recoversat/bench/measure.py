@@ -1,11 +1,12 @@
 """Time systems in turn: one process each, one of them awake at a time, several rounds."""
 
+import os
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from recoversat.bench.machine import busy_seconds, cores
+from recoversat.bench.machine import busy_seconds
 from recoversat.bench.pool import Worker, WorkerError
 from recoversat.progress import progress
 
@@ -136,4 +137,5 @@ def _others(before: float | None, own: float, seconds: float) -> float | None:
     after = busy_seconds()
     if before is None or after is None or seconds <= 0:
         return None
-    return max(0.0, after - before - own) / (seconds * cores())
+    all_cores = os.cpu_count() or 1  # /proc/stat speaks of the whole machine, not of what we may use
+    return max(0.0, after - before - own) / (seconds * all_cores)

@@ -64,20 +64,29 @@ class Worker:
         assert self._process.stdout is not None
         if self._waiting:
             self._process.stdout.readline()  # the answer to a request during which we were interrupted
-        self._waiting = True
         try:
-            self._process.stdin.write(json.dumps({"do": what, **details}) + "\n")
-            self._process.stdin.flush()
+            self._send({"do": what, **details})
             line = self._process.stdout.readline()
         except BrokenPipeError:
             line = ""
         self._waiting = False
-        answer: dict[str, Any] = json.loads(line) if line else {"error": self._last_words()}
+        answer: dict[str, Any] = json.loads(line) if line.endswith("\n") else {"error": self._last_words()}
         if "error" in answer:
             self.error = str(answer["error"])
             raise WorkerError(self.error)
         self.cpu_s = answer.get("cpu_s", self.cpu_s)
         return answer
+
+    def _send(self, request: dict[str, Any]) -> None:
+        assert self._process is not None
+        assert self._process.stdin is not None
+        try:
+            self._process.stdin.write(json.dumps(request) + "\n")
+            self._process.stdin.flush()
+        except KeyboardInterrupt:  # half a request: it would wait for the rest, and we for its answer
+            self.error = "interrupted while it was asked"
+            raise
+        self._waiting = True
 
     def close(self) -> None:
         """End the process: it goes when its input ends, or else is killed."""

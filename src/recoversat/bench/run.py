@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
 
-from recoversat.bench.machine import cores, machine
+from recoversat.bench.machine import machine
 from recoversat.bench.measure import Measured, Task, ask_each, make_tasks, measure
 from recoversat.bench.plots import plot_growth, plot_quality
 from recoversat.bench.pool import Worker, close_all
@@ -15,6 +15,7 @@ from recoversat.bench.results import BenchResult, facts_of, growth_of, ratios_of
 from recoversat.bench.specs import BenchSystem, check_bench_systems
 from recoversat.bench.tables import report_text
 from recoversat.bench.untrained import build_untrained, sentences, untrained_config
+from recoversat.engines.onnx_engine import cores
 from recoversat.errors import UserError
 from recoversat.evaluation.plots import write_plot
 from recoversat.evaluation.quality import corpus_bleu
@@ -77,8 +78,11 @@ def bench_text(
         with stop_signals(_interrupt):
             measured = measure(workers, make_tasks(texts, settings.batches), settings.rounds, quiet=settings.quiet)
         lengths = ask_each(workers, lambda worker: worker.ask("measure", texts=texts))
-        written = ask_each(
-            workers, lambda worker: worker.ask("write", texts=sources if references else texts, batch=_BATCH)
+        whole = sources if references else texts
+        written = (
+            {}
+            if measured.interrupted  # who is in a hurry gets what was measured
+            else ask_each(workers, lambda worker: worker.ask("write", texts=whole, batch=_BATCH))
         )
     finally:
         close_all(workers)

@@ -136,6 +136,11 @@ def usable_cores() -> int:
     asked = os.environ.get("OMP_NUM_THREADS", "")
     if asked.isdecimal() and int(asked):
         return int(asked)
+    return cores()
+
+
+def cores() -> int:
+    """Count the cores the system lets this process use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 

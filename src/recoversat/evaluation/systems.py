@@ -14,7 +14,8 @@ from recoversat.evaluation.subwords import vocabulary_of
 from recoversat.model_folder import read_config, resolve_model
 from recoversat.progress import progress
 from recoversat.storage import fingerprint
-from recoversat.translator import Translation, Translator, WantedSegments
+from recoversat.translation import Translation
+from recoversat.translator import Translator, WantedSegments
 
 _LATENCY_SENTENCES, _THREADS = "latency_sentences", "threads"
 _TIMING = {_LATENCY_SENTENCES: None, _THREADS: None}  # settings that change the time and not the text

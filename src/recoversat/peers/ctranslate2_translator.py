@@ -6,11 +6,11 @@ from pathlib import Path
 from typing import Any
 
 from recoversat.config import DecodeConfig
+from recoversat.directions import direction_tag, encode_tagged
 from recoversat.errors import UserError
 from recoversat.peers.ctranslate2_writer import MODEL, NOTES, POSITIONS, import_ctranslate2
 from recoversat.storage import read_json
-from recoversat.text.tokenizer import encode_tagged, load_tokenizer
-from recoversat.vocab import direction_tag
+from recoversat.text.tokenizer import load_tokenizer
 
 
 @dataclass(frozen=True)

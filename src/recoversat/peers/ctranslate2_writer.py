@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from recoversat.config import Config, ModelConfig
+from recoversat.engines.onnx_stepper import sinusoids
 from recoversat.errors import UserError
 from recoversat.vocab import BOS, DEL, EOS, NEVER_EMITTED, UNK
 
@@ -114,9 +115,3 @@ def _output_bias(size: int) -> NDArray[np.float32]:
     bias = np.zeros(size, dtype=np.float32)
     bias[[*NEVER_EMITTED, DEL]] = _NEVER
     return bias
-
-
-def sinusoids(length: int, d_model: int) -> NDArray[np.float32]:
-    """Return the paper's positional encoding (Appendix A): sines at even, cosines at odd places."""
-    angles = np.arange(length)[:, None] * 10_000.0 ** (-np.arange(0, d_model, 2) / d_model)
-    return np.stack([np.sin(angles), np.cos(angles)], axis=-1).reshape(length, d_model).astype(np.float32)

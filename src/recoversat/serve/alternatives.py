@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from recoversat.serve.catalog import ServedModel
-from recoversat.translator import Translation
+from recoversat.translation import Translation
 from recoversat.vocab import NEVER_EMITTED
 
 _TRIES = 2  # decodings for each alternative wanted: some turn out alike

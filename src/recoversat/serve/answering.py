@@ -15,7 +15,7 @@ from recoversat.serve.messages import TranslateRequest
 from recoversat.serve.refusals import RefusalError, client_left, shutting_down, too_busy, too_much, unsupported
 from recoversat.serve.service import Service
 from recoversat.serve.translating import ForcedToken, Manner, Outcome, Task
-from recoversat.translator import Segment, Translation
+from recoversat.translation import Segment, Translation
 from recoversat.vocab import DEL, EOS, SPECIAL_PIECES
 
 _ENDINGS = {"eos": [SPECIAL_PIECES[EOS]], "del": [SPECIAL_PIECES[DEL]], "cut": []}

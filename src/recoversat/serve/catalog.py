@@ -13,7 +13,7 @@ from recoversat.errors import UserError
 from recoversat.model_folder import read_config, resolve_model
 from recoversat.serve.settings import ServeSettings
 from recoversat.text.tokenizer import Tokenizer
-from recoversat.translator import Translation
+from recoversat.translation import Translation
 
 if TYPE_CHECKING:
     from recoversat.translator import Translator

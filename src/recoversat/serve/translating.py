@@ -10,7 +10,7 @@ from recoversat.errors import UserError
 from recoversat.serve.alternatives import other_translations
 from recoversat.serve.catalog import ServedModel
 from recoversat.text.document import TranslatedDocument, translate_documents
-from recoversat.translator import Translation
+from recoversat.translation import Translation
 from recoversat.vocab import DEL, NEVER_EMITTED
 
 Translate = Callable[[list[str]], list[str]]

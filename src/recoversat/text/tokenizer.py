@@ -206,20 +206,6 @@ class BpeTokenizer:
         return index if index >= N_SPECIAL else UNK
 
 
-def split_tag(text: str, tokenizer: Tokenizer, prefix: str) -> tuple[str, str]:
-    """Return the direction of a text, the tag it brings along (as validation text does) or `prefix`, and the text.
-
-    Without a prefix, that is with a model of one direction, everything is text.
-    """
-    own = next((tag for tag in tokenizer.tags if text.startswith(tag)), "") if prefix else ""
-    return own or prefix, text[len(own) :]
-
-
-def encode_tagged(texts: Sequence[str], tokenizer: Tokenizer, prefix: str) -> list[list[int]]:
-    """Turn texts into ids, each with its direction before it."""
-    return tokenizer.encode(["".join(split_tag(text, tokenizer, prefix)) for text in texts] if prefix else texts)
-
-
 def load_tokenizer(folder: Path) -> Tokenizer:
     """Load whichever tokenizer a folder holds."""
     if (folder / SENTENCEPIECE_FILE).is_file():

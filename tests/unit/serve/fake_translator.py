@@ -14,7 +14,7 @@ from starlette.testclient import TestClient
 from recoversat.config import Config
 from recoversat.serve.catalog import ServedModel, serve_model
 from recoversat.text.tokenizer import BpeTokenizer
-from recoversat.translator import Segment, Translation
+from recoversat.translation import Segment, Translation
 from recoversat.vocab import SPECIAL_PIECES
 
 WORDS = (

@@ -1,0 +1,53 @@
+"""What translating gives back: text, and how it came about."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+import numpy as np
+
+Ending = Literal["eos", "del", "cut"]
+
+
+@dataclass(frozen=True)
+class Segment:
+    """One segment as it was written, deleted or not."""
+
+    text: str
+    pieces: list[str]
+    ids: list[int]
+    ending: Ending
+    log_probs: list[float]  # of each piece, then of EOS or DEL unless it was cut off
+    alternatives: list[list[tuple[str, float]]] = field(default_factory=list)
+
+    @property
+    def score(self) -> float:
+        """Mean log-probability of the segment's tokens."""
+        return float(np.mean(self.log_probs)) if self.log_probs else 0.0
+
+
+@dataclass(frozen=True)
+class Translation:
+    """A translated sentence and how it came about."""
+
+    source: str
+    text: str
+    segments: list[Segment] = field(default_factory=list)
+    steps: int = 0
+
+    @property
+    def ids(self) -> list[int]:
+        """Token ids as they were written, deleted segments left out; `text` may have had its loops cut."""
+        return [i for segment in self.segments if segment.ending != "del" for i in segment.ids]
+
+    @property
+    def score(self) -> float:
+        """Mean log-probability over all tokens of the kept segments."""
+        kept = [p for segment in self.segments if segment.ending != "del" for p in segment.log_probs]
+        return float(np.mean(kept)) if kept else 0.0
+
+
+def joined(source: str, text: str, parts: Sequence[Translation]) -> Translation:
+    """Make one translation of those of a text's parts, which together read `text`."""
+    segments = [segment for part in parts for segment in part.segments]
+    return Translation(source, text, segments, sum(part.steps for part in parts))
