@@ -56,7 +56,7 @@ class Batcher(Generic[G, T, R]):
         self._run, self._limits, self._observe = run, limits, observe
         self._waiting: list[_Job[G, T, R]] = []
         self._changed = threading.Condition()
-        self._closed = False
+        self._hurried = self._closed = False
         self._running = 0
         self._seconds_a_job = 0.05
         self._thread = threading.Thread(target=self._work, name="decode", daemon=True)
@@ -82,10 +82,16 @@ class Batcher(Generic[G, T, R]):
             self._changed.notify()
         return [job.future for job in jobs]
 
+    def hurry(self) -> None:
+        """No longer wait for company."""
+        with self._changed:
+            self._hurried = True
+            self._changed.notify()
+
     def close(self) -> None:
         """Take no new jobs; those queued are still done."""
         with self._changed:
-            self._closed = True
+            self._hurried = self._closed = True
             self._changed.notify()
 
     def join(self, timeout: float | None = None) -> None:
@@ -128,7 +134,7 @@ class Batcher(Generic[G, T, R]):
             return batch
 
     def _enough(self) -> bool:
-        return len(self._waiting) >= self._limits.jobs or self._closed
+        return len(self._waiting) >= self._limits.jobs or self._hurried
 
     def _take(self) -> list[_Job[G, T, R]]:
         if not self._waiting:

@@ -53,9 +53,14 @@ class Service:
         return self.detector.rank(text[:2000])  # the beginning tells enough
 
     def drain(self) -> None:
-        """Refuse new work; what is queued is still done."""
+        """Refuse new requests at the gate; those already past it are answered, and soon."""
         self.draining = True
+        self.batcher.hurry()
+
+    def close(self) -> None:
+        """Finish what is queued and take no more."""
         self.batcher.close()
+        self.batcher.join(timeout=1)
 
 
 def make_service(settings: ServeSettings, models: Sequence[ServedModel]) -> Service:

@@ -87,7 +87,7 @@ def run_worker(settings: ServeSettings, sock: socket.socket, parent: Connection)
         server_header=False,
     )
     Worker(config, service, parent, sock).run(sockets=[sock])
-    service.batcher.join(timeout=1)
+    service.close()
 
 
 def start_logging() -> None:

@@ -31,8 +31,7 @@ def make_client() -> Iterator[MakeClient]:
             translator = service.catalog.main(*pair).translator  # type: ignore[union-attr]
             assert isinstance(translator, FakeTranslator)
             translator.gate.set()
-        service.batcher.close()
-        service.batcher.join(5)
+        service.close()
         service.limiter.close()
 
 

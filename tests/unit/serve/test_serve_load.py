@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -140,6 +140,17 @@ def test_while_shutting_down_running_requests_finish_and_new_ones_are_refused(cl
         assert client.get("/health").status_code == 503
         client.translator.gate.set()  # type: ignore[attr-defined]
         assert [answer.result().status_code for answer in (first, waiting)] == [200, 200]
+
+
+def test_a_request_that_is_still_arriving_when_the_server_stops_is_answered(client: TestClient) -> None:
+    def body() -> Iterator[bytes]:
+        yield b'{"q": "cats", '
+        client.service.drain()  # type: ignore[attr-defined]
+        yield b'"source": "en", "target": "de"}'
+
+    answer = client.post("/translate", content=body(), headers={"content-type": "application/json"})
+    assert (answer.status_code, answer.json()) == (200, {"translatedText": "CATS"})
+    assert ask(client, "women").status_code == 503
 
 
 def test_figures_for_prometheus(client: TestClient) -> None:
