@@ -182,9 +182,11 @@ class Translator:
         With "auto" a source of n tokens gets K >= n / decode.segment_length, the least the model has learnt, so
         that the number of steps stays nearly the same however long the sentence is (the paper's footnote 1).
         """
-        choices = np.unique(self.config.train.segment_choices)
-        if isinstance(wanted, int) or (wanted is None and len(choices) == 1):
+        if isinstance(wanted, int):
             return np.full(len(lengths), self.segments_for(wanted))
+        choices = np.unique(self.config.train.segment_choices)
+        if wanted is None and len(choices) == 1:
+            return np.full(len(lengths), self.segments_for(None))
         needed = np.asarray(lengths) / self.config.decode.segment_length
         return np.asarray(choices[np.minimum(np.searchsorted(choices, needed), len(choices) - 1)])
 

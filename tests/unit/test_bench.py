@@ -23,6 +23,7 @@ from recoversat.bench.specs import BenchSystem, check_bench_systems, parse_bench
 from recoversat.bench.tables import ratio_table, report_text, speed_table
 from recoversat.bench.untrained import build_untrained, random_weights, untrained_config
 from recoversat.bench.worker import serve
+from recoversat.engines.engine import WholeDecoder
 from recoversat.errors import UserError
 
 
@@ -75,7 +76,7 @@ def test_fixed_lengths_run_the_real_decoding(scripted: Any) -> None:
 
 
 def test_whole_decoders_stop_at_the_last_step() -> None:
-    class Whole:
+    class Whole(WholeDecoder):
         max_segments = 10
 
         def start(self, *_: Any) -> Any: ...

@@ -27,6 +27,17 @@ def test_sentencepiece_is_lossless(line: str) -> None:
     assert all(i >= N_SPECIAL for i in ids)
 
 
+@given(st.lists(st.integers(N_SPECIAL, sentencepiece.size - 1), max_size=8))
+@example([sentencepiece.encode([" "])[0][0]] * 3)
+def test_any_ids_decode_as_sentencepiece_itself_decodes_them(ids: list[int]) -> None:
+    assert sentencepiece.decode(ids) == sentencepiece._processor.decode(ids).replace("\x1a1", "\u2581")
+
+
+def test_many_lines_are_encoded_like_few() -> None:
+    lines = [" ".join(SAMPLE[:2])[n:] for n in range(80)]
+    assert sentencepiece.encode(lines) == [ids for line in lines for ids in sentencepiece.encode([line])]
+
+
 def test_special_ids_are_never_text() -> None:
     assert sentencepiece.pieces(range(N_SPECIAL)) == list(SPECIAL_PIECES)
     (ids,) = sentencepiece.encode(["farmers today"])

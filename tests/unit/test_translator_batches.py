@@ -1,9 +1,12 @@
 """How texts are grouped: by length, and never more than an engine with bounded memory can take."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import pytest
 
+from recoversat.decoding.stepping import Ints, Stepper
+from recoversat.engines.engine import BoundedEngine
 from recoversat.translator import Translator
 
 TEXTS = ["a", "a b c", "b", "a b", "c", "", "b c"]
@@ -13,14 +16,19 @@ SCRIPTS = {text: ["the EOS"] for text in TEXTS if text}
 def bounded(translator: Translator, largest: Callable[[int, int], int | None]) -> list[list[int]]:
     """Bound an engine's memory and remember the lengths of the sources it is given together."""
     started: list[list[int]] = []
-    engine, start = translator.engine, translator.engine.start  # type: ignore[union-attr]
+    engine: Any = translator.engine
 
-    def remember(sources, n_segments):
-        started.append([len(source) for source in sources])
-        return start(sources, n_segments)
+    class Bounded(BoundedEngine):
+        max_segments = engine.max_segments
 
-    engine.start = remember  # type: ignore[union-attr]
-    engine.largest_batch = largest  # type: ignore[union-attr]
+        def start(self, sources: Sequence[Sequence[int]], n_segments: Ints) -> Stepper:
+            started.append([len(source) for source in sources])
+            return engine.start(sources, n_segments)
+
+        def largest_batch(self, source_length: int, n_segments: int) -> int | None:
+            return largest(source_length, n_segments)
+
+    translator.engine = Bounded()
     return started
 
 

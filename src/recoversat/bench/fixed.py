@@ -13,7 +13,7 @@ from recoversat.decoding.beam import NBest
 from recoversat.decoding.segmentwise import Decoded, Forced
 from recoversat.decoding.stepping import Bools, Choice, Ints, Stepper
 from recoversat.engines.engine import Engine, WholeDecoder
-from recoversat.vocab import EOS, N_SPECIAL, TERMINATORS
+from recoversat.vocab import DEL, EOS, N_SPECIAL
 
 
 def lives(length: int, n_segments: int) -> Ints:
@@ -57,7 +57,7 @@ class FixedEngine:
         return FixedStepper(self._engine.start(sources, n_segments), lives(self.length, int(n_segments.max())))
 
 
-class FixedDecoder(FixedEngine):
+class FixedDecoder(FixedEngine, WholeDecoder):
     """An engine that decodes whole sentences; all segments live to the last step, as nothing ends them before."""
 
     def decode(
@@ -106,5 +106,5 @@ class FixedStepper:
 
 
 def _ended(tokens: Ints, due: Bools) -> Ints:
-    alive = np.where(np.isin(tokens, TERMINATORS), N_SPECIAL, tokens)
+    alive = np.where((tokens == EOS) | (tokens == DEL), N_SPECIAL, tokens)
     return np.where(due, EOS, alive)

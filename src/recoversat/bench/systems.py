@@ -52,20 +52,21 @@ class OwnRunner:
         self._translator = Translator(
             folder, target=system.target, device=device, compute_type=compute, intra_threads=threads
         )
-        self._engine: Any = self._translator.engine
+        self._engines: dict[int | None, Any] = {None: self._translator.engine}  # by the length they write
         one_step = self._translator.config.model.kind == "nat"
         choices = sorted(set(self._translator.config.train.segment_choices))
         own = choices[0] if len(choices) == 1 else AUTO
         self._segments: Any = None if one_step else system.segments or own
         self._beam = system.beam
         family = "nat" if one_step else "at" if self._segments == 1 else "recoversat"
-        described = engine_settings(self._engine)
+        described = engine_settings(self._translator.engine)
         self.facts = {"family": family, "segments": self._segments, "beam": system.beam, **described}
         self.facts["bytes"] = _size(folder, described)
 
     def translate(self, texts: Sequence[str], length: int | None) -> list[Written]:
-        if length is not None:
-            self._translator.engine = fix_length(self._engine, length)
+        if length not in self._engines:
+            self._engines[length] = fix_length(self._engines[None], length or 0)
+        self._translator.engine = self._engines[length]
         found = self._translator.translate(
             texts, segments=self._segments, batch_size=len(texts), beam=self._beam, scores=False
         )

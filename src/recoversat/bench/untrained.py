@@ -90,8 +90,9 @@ def _write_own(
 
 def made_up_ranges(weights: Mapping[str, NDArray[np.float32]]) -> dict[str, Range]:
     """Say for each product how large its inputs may get, as exporting a trained model measures it."""
-    products = [name for name, array in weights.items() if ".layers." in name and array.ndim == 2]
-    return {name.removesuffix(".weight"): Range(-8.0, 8.0) for name in [*products, "embedding.weight"]}
+    matrices = [name for name, array in weights.items() if ".layers." in name and array.ndim == 2]
+    products = [name.removesuffix(".weight") for name in [*matrices, "embedding.weight"]]
+    return {name: Range(0.0 if name.endswith("feed_forward.outer") else -8.0, 8.0) for name in products}
 
 
 def _pieces(config: Config) -> list[str]:

@@ -88,17 +88,17 @@ def _forced_at(step: int, members: Ints, active: Bools, forced: Sequence[Forced]
 
 
 def _record(choice: Choice, members: Ints, active: Bools, results: list[Decoded], step: int, scores: bool) -> None:
-    places, segments = np.nonzero(active)
-    owners, tokens = members[places].tolist(), choice.tokens[active].tolist()
-    for owner, segment, token in zip(owners, segments.tolist(), tokens, strict=True):
+    places, at = np.nonzero(active)
+    owners, segments, tokens = members[places].tolist(), at.tolist(), choice.tokens[active].tolist()
+    for owner, segment, token in zip(owners, segments, tokens, strict=True):
         results[owner].segments[segment].append(token)
         results[owner].steps = step
     if not scores:
         return
-    for owner, segment, log_prob in zip(owners, segments.tolist(), choice.log_probs[active].tolist(), strict=True):
+    for owner, segment, log_prob in zip(owners, segments, choice.log_probs[active].tolist(), strict=True):
         results[owner].log_probs[segment].append(log_prob)
     if choice.best_tokens is None or choice.best_log_probs is None:
         return
     best = zip(choice.best_tokens[active].tolist(), choice.best_log_probs[active].tolist(), strict=True)
-    for owner, segment, alternatives in zip(owners, segments.tolist(), best, strict=True):
+    for owner, segment, alternatives in zip(owners, segments, best, strict=True):
         results[owner].alternatives[segment].append(list(zip(*alternatives, strict=True)))

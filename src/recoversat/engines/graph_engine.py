@@ -18,6 +18,7 @@ import torch
 from recoversat.decoding.beam import NBest
 from recoversat.decoding.segmentwise import Decoded, Forced
 from recoversat.decoding.stepping import Ints
+from recoversat.engines.engine import WholeDecoder
 from recoversat.engines.graph_beam import BeamBucket, BeamSession
 from recoversat.engines.graph_capture import SEEN, Capturer
 from recoversat.engines.graph_check import check_ops
@@ -43,7 +44,7 @@ _Bucket = SegmentBucket | BeamBucket
 _Result = TypeVar("_Result")
 
 
-class GraphEngine:
+class GraphEngine(WholeDecoder):
     """Decode with a Transformer as CUDA graphs; steps taken one by one go through the reference engine.
 
     `fused`: use the Triton kernels (None: where they work).

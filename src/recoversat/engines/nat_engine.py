@@ -12,12 +12,12 @@ from torch import Tensor
 from recoversat.decoding.oneshot import Written
 from recoversat.decoding.stepping import Ints
 from recoversat.engines.description import describe_torch
-from recoversat.engines.engine import pad_sources
+from recoversat.engines.engine import OneShotEngine, pad_sources
 from recoversat.model.nat import NatTransformer, predicted_lengths
 from recoversat.vocab import N_SPECIAL
 
 
-class TorchNatEngine:
+class TorchNatEngine(OneShotEngine):
     """Write with a NatTransformer as it is, on CPU or GPU."""
 
     def __init__(self, model: NatTransformer, device: torch.device) -> None:

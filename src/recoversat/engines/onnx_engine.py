@@ -14,7 +14,7 @@ import onnxruntime
 
 from recoversat.config import ModelConfig
 from recoversat.decoding.stepping import Floats, Ints, Stepper
-from recoversat.engines.engine import pad_sources
+from recoversat.engines.engine import BoundedEngine, pad_sources
 from recoversat.engines.onnx_stepper import Binding, OnnxStepper, Positions
 from recoversat.engines.split_stepper import SplitStepper
 from recoversat.errors import UserError
@@ -27,7 +27,7 @@ _FLOAT = 4  # bytes
 _BLOCK = 128  # the graph's vocabulary is padded to whole blocks (see onnx_weights, which needs onnx)
 
 
-class OnnxEngine:
+class OnnxEngine(BoundedEngine):
     """Decode with the graphs that `export_model` wrote.
 
     `threads` bounds the processor cores used: each takes a part of the batch and computes alone, so that a single

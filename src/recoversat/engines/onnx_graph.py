@@ -217,4 +217,6 @@ class _Builder:
 
     def feed_forward(self, layer: str, x: str) -> str:
         inner = self.product(self.norm(f"{layer}.feed_forward_norm", x), f"{layer}.feed_forward.inner")
-        return self.add(x, f"{layer}.feed_forward.outer", self.graph.node("Relu", [inner]))
+        outer = f"{layer}.feed_forward.outer"
+        rows = self.precision.prepare_positive(self.graph, inner, outer)
+        return self.graph.node("Add", [x, self.part(rows, outer, 0, 1)])

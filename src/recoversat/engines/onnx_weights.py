@@ -136,6 +136,9 @@ class Precision(Protocol):
     def prepare(self, graph: Graph, rows: str, product: str) -> Prepared:
         """Bring rows into the form products take; done once for several, known by the first of them."""
 
+    def prepare_positive(self, graph: Graph, rows: str, product: str) -> Prepared:
+        """Do the same with what ReLU makes of the rows."""
+
     def product(self, graph: Graph, rows: Prepared, name: str, weight: Array, bias: Array) -> str:
         """Multiply with a weight (in, out) and add the bias."""
 
@@ -166,6 +169,9 @@ class Fp32:
     def prepare(self, graph: Graph, rows: str, product: str) -> Prepared:
         return [rows]
 
+    def prepare_positive(self, graph: Graph, rows: str, product: str) -> Prepared:
+        return [graph.node("Relu", [rows])]
+
     def product(self, graph: Graph, rows: Prepared, name: str, weight: Array, bias: Array) -> str:
         product = graph.node("MatMul", [rows[0], graph.weight(f"{name}.weight", weight)])
         return graph.node("Add", [product, graph.weight(f"{name}.bias", bias)])
@@ -195,6 +201,11 @@ class Int8:
         scale = graph.inline(f"{product}.step", np.array(step, dtype=np.float32))
         place = graph.inline(f"{product}.zero", np.array(zero, dtype=np.uint8))
         return [graph.node("QuantizeLinear", [rows, scale, place]), scale, place]
+
+    def prepare_positive(self, graph: Graph, rows: str, product: str) -> Prepared:
+        if product in self._ranges and self._ranges[product].low == 0:
+            return self.prepare(graph, rows, product)  # 0 is the least of the 256 values: rounding is a ReLU already
+        return self.prepare(graph, graph.node("Relu", [rows]), product)
 
     def product(self, graph: Graph, rows: Prepared, name: str, weight: Array, bias: Array) -> str:
         values, scale = quantise(weight, axis=0)

@@ -26,6 +26,8 @@ def without_loops(ids: Sequence[int], source: Sequence[int]) -> list[int]:
     >>> without_loops([6, 0, 0, 0, 0, 0, 7], source=[6, 0, 0, 0, 0, 7])
     [6, 0, 0, 0, 0, 7]
     """
+    if len(ids) - len(set(ids)) < _LOOP - 1 or most_repeats(ids) < _LOOP:
+        return list(ids)
     kept, said = list(ids), most_repeats(source)
     for size in range(1, _LONGEST + 1):
         for start, stop, times in reversed(_repeats(kept, size)):

@@ -14,6 +14,8 @@ from recoversat.errors import UserError
 from recoversat.storage import fingerprint, lines_of, write_text
 from recoversat.vocab import BOS, EOS, N_SPECIAL, PAD, SPECIAL_PIECES, UNK
 
+_MANY = 64  # lines that are worth a second thread
+
 SENTENCEPIECE_FILE = "tokenizer.model"
 BPE_FILE = "vocabulary.txt"
 
@@ -69,7 +71,11 @@ class SentencePieceTokenizer:
             if self._processor.id_to_piece(index) != piece:
                 raise UserError(f"{SENTENCEPIECE_FILE}: id {index} must be {piece}; train it with 'recoversat prepare'")
         self._tags = self._read_tags()
-        self._starts_word = np.array([self._opens_word(index) for index in range(self.size)])
+        self._pieces: list[str] = self._processor.id_to_piece(list(range(self.size)))
+        self._first_word = 1 + max(
+            i for i in range(self.size) if self._processor.is_control(i) or self._processor.is_byte(i)
+        )
+        self._starts_word = np.array([piece.startswith(self._SPACE) for piece in self._pieces])
 
     @classmethod
     def train(
@@ -108,16 +114,23 @@ class SentencePieceTokenizer:
 
     def encode(self, lines: Sequence[str]) -> list[list[int]]:
         tags = [self._tag_of(line) for line in lines]
-        texts = [line[len(tag) :] for line, tag in zip(lines, tags, strict=True)]
-        threads = 1 if len(lines) < 64 else 2
-        ids: list[list[int]] = self._processor.encode([self._escape(text) for text in texts], num_threads=threads)
+        texts = [self._escape(line[len(tag) :]) for line, tag in zip(lines, tags, strict=True)]
+        # a list makes it start threads, which takes longer than a few sentences
+        many = len(texts) >= _MANY
+        ids: list[list[int]] = (
+            self._processor.encode(texts, num_threads=2) if many else list(map(self._processor.encode, texts))
+        )
         return [[self._tags[tag], *one] if tag else one for tag, one in zip(tags, ids, strict=True)]
 
     def decode(self, ids: Sequence[int]) -> str:
-        return self._unescape(self._processor.decode([int(i) for i in ids if i >= N_SPECIAL]))
+        written = [int(i) for i in ids if i >= N_SPECIAL]
+        if min(written, default=0) < self._first_word:  # bytes, which only together are text
+            return self._unescape(self._processor.decode(written))
+        # asking SentencePiece takes ten times as long, and a sentence has many segments
+        return self._unescape("".join(self.pieces(written)).replace(self._SPACE, " ").removeprefix(" "))
 
     def pieces(self, ids: Sequence[int]) -> list[str]:
-        return [self._processor.id_to_piece(int(i)) for i in ids]
+        return [self._pieces[i] for i in ids]
 
     def word_ends(self, ids: NDArray[np.int64]) -> NDArray[np.bool_]:
         return np.append(self._starts_word[ids[1:]], True)[: len(ids)]
@@ -141,9 +154,6 @@ class SentencePieceTokenizer:
 
     def _tag_of(self, line: str) -> str:
         return next((tag for tag in self._tags if line.startswith(tag)), "")
-
-    def _opens_word(self, index: int) -> bool:
-        return str(self._processor.id_to_piece(index)).startswith(self._SPACE)
 
     @classmethod
     def _escape(cls, line: str) -> str:

@@ -4,6 +4,7 @@ import sys
 from pathlib import Path
 
 import numpy as np
+import onnx
 import onnxruntime
 import pytest
 import torch
@@ -14,6 +15,7 @@ from recoversat.engines import onnx_engine
 from recoversat.engines.export import export_model
 from recoversat.engines.onnx_engine import OnnxEngine
 from recoversat.engines.onnx_stepper import OnnxStepper, sinusoids
+from recoversat.engines.ranges import Range
 from recoversat.engines.split_stepper import SplitStepper
 from recoversat.errors import UserError
 from recoversat.model.attention import sinusoids as torch_sinusoids
@@ -46,6 +48,26 @@ def test_new_rows_are_written_into_the_same_memory(folder: Path) -> None:
     assert stepper._cache is cache
     changed = np.flatnonzero((cache != before).any(axis=(0, 1, 2, 4)))
     assert changed.tolist() == [2, 3]
+
+
+def test_rounding_with_zero_as_the_least_value_is_a_relu(tmp_path: Path) -> None:
+    torch.manual_seed(1)
+    weights = {name: 5 * value.numpy() for name, value in Transformer(CONFIG).state_dict().items()}
+    tiny = -1e-9  # the same 256 values, but not known to begin with 0
+
+    def scores(low: float) -> tuple[list[float], bool]:
+        names = [name.removesuffix(".weight") for name, array in weights.items() if array.ndim == 2]
+        ranges = {name: Range(low if name.endswith("outer") else -30.0, 30.0) for name in names}
+        [made] = export_model(weights, CONFIG, tmp_path / str(low), ("int8",), ranges)
+        graph = onnx.load(made / "step.onnx", load_external_data=False).graph
+        [decoded] = decode_segments(
+            OnnxEngine(made, CONFIG).start([[7, 8, 9]], np.array([3])), np.array([3]), np.array([6])
+        )
+        return [p for segment in decoded.log_probs for p in segment], any(node.op_type == "Relu" for node in graph.node)
+
+    with_relu, without = scores(tiny), scores(0.0)
+    assert (with_relu[1], without[1]) == (True, False)
+    assert with_relu[0] == without[0]
 
 
 def test_ended_segments_take_no_place_in_the_cache(folder: Path) -> None:
