@@ -12,7 +12,7 @@ from recoversat.config import Config, load_config
 
 RECIPES = Path(__file__).parents[2] / "recipes"
 STAGES = {
-    "ende200k.sh": ["corpus", "teacher", "k10", "mixed", "k2", "k5", "nat", "ablation"],
+    "ende200k.sh": ["corpus", "teacher", "k10", "mixed", "k2", "k5", "nat", "k10-encoder", "p0", "p1", "p1-0", "q0"],
     "builtin.sh": ["teacher", "student", "export"],
 }
 
@@ -22,7 +22,7 @@ def commands(recipe: str, out: Path) -> list[list[str]]:
     echo = out / "echo"
     echo.write_text('#!/bin/sh\nfor word in "$@"; do printf "%s\\0" "$word"; done; printf "\\n"\n')
     echo.chmod(0o755)
-    environment = {**os.environ, "RECOVERSAT": shlex.quote(str(echo)), "STEPS": "70", "WARM": "1"}
+    environment = {**os.environ, "RECOVERSAT": shlex.quote(str(echo)), "STEPS": "70", "TEACHER_STEPS": "70"}
     done = subprocess.run(
         ["bash", str(RECIPES / recipe), "DATA", str(out), *STAGES[recipe]],
         env=environment, capture_output=True, text=True, check=True,
@@ -45,6 +45,20 @@ def test_every_training_has_settings_that_exist(recipe: str, tmp_path: Path) -> 
         config = settings_of(words)
         assert config.train.steps in (70, 28)
         assert ("--init-from" in words) == (words[words.index("--out") + 1] != str(tmp_path / "teacher"))
+
+
+def test_students_train_side_by_side_and_a_failure_is_told(tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    run.write_text('#!/bin/sh\ncase "$*" in *"/p0 "*) exit 1;; esac; touch "$4/x" 2>/dev/null || mkdir "$4"\n')
+    run.chmod(0o755)
+    done = subprocess.run(
+        ["bash", str(RECIPES / "ende200k.sh"), "DATA", str(tmp_path / "out"), "students"],
+        env={**os.environ, "RECOVERSAT": shlex.quote(str(run))}, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    trained = {path.name for path in (tmp_path / "out").iterdir() if path.is_dir()}
+    assert trained == {"k10", "k2", "mixed", "k5", "q0", "k10-encoder", "nat", "p1-0"}  # p1 would have come after p0
+    assert done.returncode == 1
+    assert "a training failed" in done.stderr
 
 
 def test_the_ablations_differ_in_p_and_q(tmp_path: Path) -> None:
