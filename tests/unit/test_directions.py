@@ -11,6 +11,7 @@ from recoversat.errors import UserError
 from recoversat.model.build import build_model
 from recoversat.model.weights import save_weights
 from recoversat.model_folder import write_description
+from recoversat.peers.ctranslate2_translator import _prefix
 from recoversat.score_files import score_lines
 from recoversat.text.tokenizer import SentencePieceTokenizer
 from recoversat.translator import Translator
@@ -52,6 +53,21 @@ def test_a_tag_is_the_texts_own_or_that_of_the_direction(config: Config) -> None
     assert plain == own
 
 
+def test_another_direction_may_be_named_with_its_region(model: Path) -> None:
+    translator = Translator(model, source="EN", target="de_DE", device="cpu")
+    assert (translator.source, translator.target, translator.prefix) == ("en", "de", "<2de>")
+    assert translator.into("en-US").prefix == "<2en>"
+
+
+def test_a_model_for_ctranslate2_is_asked_the_same_way() -> None:
+    notes = {"directions": [["en", "de"], ["de", "en"]], "tagged": True}
+    asked = [_prefix(notes, target, Path("ct2")) for target in (None, "de", "EN", "de-CH")]
+    assert asked == ["<2de>", "<2de>", "<2en>", "<2de>"]
+    assert _prefix({"directions": [["en", "de"]]}, "de-CH", Path("ct2")) == ""
+    with pytest.raises(UserError, match="ct2: this model does not translate into fr, but into de and en"):
+        _prefix(notes, "fr", Path("ct2"))
+
+
 def test_pairs_are_scored_in_their_direction(model: Path, tmp_path: Path) -> None:
     (tmp_path / "src").write_text("a house\n")
     (tmp_path / "tgt").write_text("ein Haus\n")
@@ -60,7 +76,7 @@ def test_pairs_are_scored_in_their_direction(model: Path, tmp_path: Path) -> Non
         files = {"segments": segments, "jsonl": False, "device": "cpu", "target": target}
         return float(next(score_lines(model, tmp_path / "src", tmp_path / "tgt", **files)))  # type: ignore[arg-type]
 
-    assert score(None) == score("de") != score("en")
+    assert score(None) == score("de") == score("de-AT") != score("en") == score("EN")
     (given,) = Translator(model, device="cpu").score_batch(["a house"], ["ein Haus"])
     assert sum(p for segment in given.segments for p in segment.log_probs) == pytest.approx(score("de"), abs=1e-3)
     with pytest.raises(UserError, match="this model writes 1 to 2 segments"):

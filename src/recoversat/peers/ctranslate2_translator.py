@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from recoversat.config import DecodeConfig
-from recoversat.directions import direction_tag, encode_tagged
+from recoversat.directions import direction_tag, encode_tagged, find_direction
 from recoversat.errors import UserError
 from recoversat.peers.ctranslate2_writer import MODEL, NOTES, POSITIONS, import_ctranslate2
 from recoversat.storage import read_json
@@ -92,7 +92,9 @@ class CTranslate2Translator:
 
 def _prefix(notes: dict[str, Any], target: str | None, folder: Path) -> str:
     """Return the tag that stands before every source of a model of both directions."""
-    known = [into for _, into in notes.get("directions", [])]
-    if target and target not in known:
-        raise UserError(f"{folder}: this model does not translate into {target}, but into {' and '.join(known)}")
-    return direction_tag(target or known[0]) if notes.get("tagged") else ""
+    known = [(one, other) for one, other in notes.get("directions", [])]
+    found = find_direction(known, None, target)
+    if target and not found:
+        there = " and ".join(into for _, into in known)
+        raise UserError(f"{folder}: this model does not translate into {target}, but into {there}")
+    return direction_tag(found[1]) if found and notes.get("tagged") else ""

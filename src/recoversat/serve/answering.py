@@ -8,6 +8,7 @@ from typing import Any
 
 from fastapi import Request
 
+from recoversat.directions import known_language
 from recoversat.errors import UserError
 from recoversat.serve.batching import ClosedError, QueueFullError
 from recoversat.serve.languages import Detected, language_name
@@ -28,20 +29,26 @@ class Plan:
 
     manners: list[Manner | None]
     detected: list[Detected] | None
+    direction: str  # for the log
 
 
 def plan(service: Service, wanted: TranslateRequest) -> Plan:
     """Check limits and languages, and choose a model for each text."""
     texts = wanted.texts
     check_size(service, texts)
+    source = "auto" if wanted.source == "auto" else _on_offer(service, wanted.source)
+    target = _on_offer(service, wanted.target)
+    detected = detect_all(service, texts) if source == "auto" else None
+    sources = [found.language for found in detected] if detected else [source] * len(texts)
+    return Plan([_manner(service, wanted, one, target) for one in sources], detected, f"{source}-{target}")
+
+
+def _on_offer(service: Service, code: str) -> str:
+    """Find the language on offer that a code means."""
     known = service.catalog.languages
-    if wanted.source != "auto" and wanted.source not in known:
-        raise unsupported(wanted.source)
-    if wanted.target not in known:
-        raise unsupported(wanted.target)
-    detected = detect_all(service, texts) if wanted.source == "auto" else None
-    sources = [found.language for found in detected] if detected else [wanted.source] * len(texts)
-    return Plan([_manner(service, wanted, source) for source in sources], detected)
+    if (found := known_language(code, known)) not in known:
+        raise unsupported(code)
+    return found
 
 
 def check_size(service: Service, texts: Sequence[str]) -> None:
@@ -59,8 +66,7 @@ def detect_all(service: Service, texts: Sequence[str]) -> list[Detected]:
     return [service.detect(text)[0] if len(text) > _SHORT else overall for text in texts]
 
 
-def _manner(service: Service, wanted: TranslateRequest, source: str) -> Manner | None:
-    target = wanted.target
+def _manner(service: Service, wanted: TranslateRequest, source: str, target: str) -> Manner | None:
     if source == target:
         return None
     model = service.catalog.route(source, target, wanted.segments)

@@ -34,8 +34,8 @@ class TextRequest(BaseModel):
 class TranslateRequest(TextRequest):
     """What /translate understands; the last four fields are ours."""
 
-    source: Text = Field(description='language code, or "auto"')
-    target: Text = Field(description="language code")
+    source: Text = Field(description='language code, or "auto"; case and region are forgiven')
+    target: Text = Field(description="language code; case and region are forgiven")
     format: Literal["text", "html"] | None = Field(None, description="text unless told")
     alternatives: Annotated[int, Field(ge=0, le=10)] | None = Field(None, description="other translations wanted")
     api_key: str | None = None
