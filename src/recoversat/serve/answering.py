@@ -69,17 +69,20 @@ def detect_all(service: Service, texts: Sequence[str]) -> list[Detected]:
 def _manner(service: Service, wanted: TranslateRequest, source: str, target: str) -> Manner | None:
     if source == target:
         return None
-    model = service.catalog.route(source, target, wanted.segments)
+    k = None if wanted.segments == "auto" else wanted.segments  # with no K a model of several goes by length
+    model = service.catalog.route(source, target, k)
     if model is None:
         raise RefusalError(
             400,
             f"{language_name(target)} ({target}) is not available as a target language from "
             f"{language_name(source)} ({source})",
         )
-    segments = wanted.segments or (model.segments if wanted.forced else None)  # a forced token names its segment
-    if segments and segments > model.max_segments:
+    if wanted.forced and wanted.segments == "auto" and len(model.choices) > 1:
+        raise RefusalError(400, "Invalid request: segments: a forced token names its segment; give a number, not auto")
+    k = k or (model.segments if wanted.forced else None)
+    if k and k > model.max_segments:
         raise RefusalError(400, f"Invalid request: segments: this model writes 1 to {model.max_segments} segments")
-    return Manner(model, segments, wanted.format == "html")
+    return Manner(model, k, wanted.format == "html")
 
 
 def _task(wanted: TranslateRequest, text: str) -> Task:
