@@ -7,7 +7,7 @@ from recoversat.builtin import builtin_model
 from recoversat.config import DataConfig, parse_config
 from recoversat.directions import choose_direction, known_language
 from recoversat.errors import UserError
-from recoversat.text.tokenizer import BpeTokenizer, SentencePieceTokenizer
+from recoversat.text.tokenizer import BpeTokenizer
 from recoversat.translator import Translator
 from recoversat.vocab import EOS, SPECIAL_PIECES
 from tests.unit.conftest import ScriptedStepper
@@ -152,16 +152,6 @@ def test_wrong_numbers_are_written_again_as_one_segment() -> None:
 def test_numbers_are_not_checked_where_k_was_named_or_nobody_asked() -> None:
     assert [t.text for t in numbers(check=True).translate(["no 7 8"], segments=2)] == ["7 7"]
     assert [t.text for t in numbers(check=False).translate(["no 7 8"])] == ["7 7"]
-
-
-def test_a_text_may_bring_its_direction_along() -> None:
-    tokenizer = SentencePieceTokenizer.train(["a b c d e f g"] * 9, 300, 99, tags=["<2de>", "<2en>"])
-    both = Translator.of(Unused(), tokenizer, parse_config({"data": {**BOTH.model_dump()}}))  # type: ignore[arg-type]
-    both.prefix = "<2de>"
-    plain, tagged, other = both._encode(["a b", "<2de>a b", "<2en>a b"])
-    assert plain == tagged
-    assert tokenizer.pieces([plain[0], other[0]]) == ["<2de>", "<2en>"]
-    assert plain[1:] == other[1:]
 
 
 def test_white_space_around_a_text_stays(scripted) -> None:
