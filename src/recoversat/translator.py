@@ -19,7 +19,7 @@ from recoversat.directions import choose_direction, prefix_of
 from recoversat.engines.engine import BoundedEngine, Engine, OneShotEngine, WholeDecoder
 from recoversat.engines.loading import ComputeType, EngineOptions, load_engine
 from recoversat.errors import UserError
-from recoversat.forcing import check_forced, force_words
+from recoversat.forcing import check_forced, force_lines
 from recoversat.model_folder import read_config, resolve_model
 from recoversat.segments import assemble, equal_cuts
 from recoversat.text.loops import without_loops
@@ -215,9 +215,10 @@ class Translator:
     def _whole(self, texts: Sequence[str], sources: list[list[int]], wish: _Wish) -> list[Translation]:
         """Translate each text as one sentence."""
         k = self.segment_counts(wish.segments, [len(ids) for ids in sources])
-        forced = [force_words(wish.force, self.tokenizer, int(count)) for count in k] if wish.force else wish.forced
         results = [Translation(text, text) for text in texts]
         lengths = [len(ids) if self._has_words(text) else 0 for ids, text in zip(sources, texts, strict=True)]
+        counts = [int(count) if length else 0 for count, length in zip(k, lengths, strict=True)]
+        forced = force_lines(wish.force, self.tokenizer, counts) if wish.force else wish.forced
         for batch in self._batches(lengths, k, wish.beam, wish.batch_size):
             batch_forced = [forced[i] for i in batch] if forced else None
             decoded = self._decode([sources[i] for i in batch], k[batch], wish, batch_forced)
