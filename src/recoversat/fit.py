@@ -194,7 +194,8 @@ def _report(job: FitJob) -> None:
     systems = [SystemSpec("AT greedy", teacher), SystemSpec(f"AT beam {job.beam}", teacher, beam=job.beam)]
     systems += [SystemSpec(f"RecoverSAT K={k}", model, segments=k) for k in choices]
     plan = EvaluationPlan(at_system=f"AT beam {job.beam}", baseline=f"AT beam {job.beam}")
-    evaluated = run_evaluation(Request(systems, tests, out / "report", plan, device=job.device, title="fit"))
+    title = f"fit, {job.student.data.languages}"
+    evaluated = run_evaluation(Request(systems, tests, out / "report", plan, device=job.device, title=title))
     job.say(evaluated.as_text())
     figures = [
         {
@@ -212,7 +213,7 @@ def describe(config: Config) -> str:
     """Say in one line what will be built."""
     m = config.model
     return (
-        f"{config.data.src_lang} -> {config.data.tgt_lang}, K = {config.train.segments}, "
+        f"{config.data.languages}, K = {config.train.segments}, "
         f"{m.encoder_layers}+{m.decoder_layers} layers of {m.d_model}/{m.d_hidden}, {config.data.vocab_size:,} pieces"
     )
 
@@ -238,4 +239,4 @@ def _summary_text(job: FitJob) -> str:
         f"teacher  {job.out / 'teacher-model'}",
         f"report   {job.out / 'report'}",
     ]
-    return "\n".join([f"{config.data.src_lang} -> {config.data.tgt_lang}", *lines, *where])
+    return "\n".join([config.data.languages, *lines, *where])

@@ -4,7 +4,6 @@ import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -142,10 +141,9 @@ def _measure(
 
 
 def _card(original: Original, report: PeerReport) -> str:
-    data: Any = original.config.data
     return "\n".join(
         [
-            f"# {data.src_lang} -> {data.tgt_lang}, for CTranslate2",
+            f"# {original.config.data.languages}, for CTranslate2",
             "",
             f"An autoregressive Transformer of recoversat {__version__}, {report.precision}. Greedy decoding "
             "(`beam_size=1, min_decoding_length=0`) writes what recoversat writes with one segment.",
