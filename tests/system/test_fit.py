@@ -118,6 +118,19 @@ def test_both_directions_are_named(tmp_path: Path, recoversat: Run, one_thread: 
     assert "fit: en -> de" in recoversat(*arguments(out), "--dry-run").stderr
 
 
+def test_five_pairs_leave_none_for_validation_and_it_is_said(
+    tmp_path: Path, recoversat: Run, one_thread: dict[str, str]
+) -> None:
+    out = tmp_path / "out"
+    said = recoversat(*arguments(out, sample(tmp_path, 5)), env=one_thread).stderr
+    assert "7. report: nothing to measure, as there is no validation text (fewer than 20 pairs leave none)" in said
+    assert "no validation text; kept teacher-average" in said
+    assert "BLEU" not in said
+    assert "None" not in said
+    assert said.rstrip().endswith("add --valid-src and --valid-tgt, or --test-src and --test-tgt")
+    assert len(recoversat("translate", "--model", out, stdin="I like dogs.\n").stdout.splitlines()) == 1
+
+
 def test_distilling_refuses_other_settings_and_shares_the_work(finished: Path, tmp_path: Path, recoversat: Run) -> None:
     base = ["distill", finished / "teacher-model", finished / "corpus", "--shard-size", 500]
     whole = tmp_path / "whole"
