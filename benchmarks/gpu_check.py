@@ -150,7 +150,7 @@ def real_model(folder: Path, lines: list[str], device: torch.device) -> list[Row
     from recoversat.translator import Translator
 
     translator = Translator(folder, device="cpu", compute_type="float32")
-    sources = [ids for ids in translator.tokenizer.encode([translator.prefix + line for line in lines]) if ids]
+    sources = [ids for ids in translator.tokenizer.encode(lines, translator.prefix) if ids]
     choices = translator.config.train.segment_choices
     ways = [(1, 1), (1, 4)] if choices == [1] else [(max(choices), 1), (min(choices), 1)]
 

@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+from recoversat.directions import find_direction
 from recoversat.errors import UserError
 from recoversat.model_folder import CONFIG, read_config
 
@@ -15,12 +16,10 @@ def builtin_models() -> list[Path]:
 
 def builtin_model(source: str | None, target: str | None) -> Path:
     """Find the built-in model that translates between two languages; None stands for any."""
-    known = []
-    for folder in builtin_models():
-        for pair in read_config(folder)[0].data.directions:
-            known.append(f"{pair[0]} into {pair[1]}")
-            if source in (None, pair[0]) and target in (None, pair[1]):
-                return folder
+    served = [(pair, folder) for folder in builtin_models() for pair in read_config(folder)[0].data.directions]
+    if found := find_direction([pair for pair, _ in served], source, target):
+        return next(folder for pair, folder in served if pair == found)
+    known = [f"{one} into {other}" for (one, other), _ in served]
     asked = f"from {source or 'any language'} into {target or 'any'}"
     there = f"those there are translate {', '.join(known)}" if known else "this installation has none"
     raise UserError(f"no built-in model translates {asked}: {there}; name one of your own with --model")

@@ -42,6 +42,11 @@ class DataConfig(Section):
         forward = (self.src_lang, self.tgt_lang)
         return [forward, forward[::-1]] if self.both_directions else [forward]
 
+    @property
+    def languages(self) -> str:
+        """Name the languages and what is translated: en -> de, or en <-> de."""
+        return f"{self.src_lang} {'<->' if self.both_directions else '->'} {self.tgt_lang}"
+
     @model_validator(mode="after")
     def _two_languages(self) -> "DataConfig":
         if self.both_directions and (self.src_lang == self.tgt_lang or self.tokenizer == "bpe"):

@@ -13,6 +13,7 @@ from recoversat.data.corpus import Corpus, Sentences, open_corpus
 from recoversat.data.prepare import write_corpus_files
 from recoversat.decoding.beam import beam_search
 from recoversat.decoding.segmentwise import decode_segments, max_steps
+from recoversat.directions import directed, encode_directed
 from recoversat.engines.engine import Engine
 from recoversat.errors import UserError
 from recoversat.evaluation.quality import corpus_bleu
@@ -161,7 +162,8 @@ def _batches(sources: Sequence[_Ids], batch_tokens: int) -> Iterator[list[int]]:
 def _validation_bleu(job: Distillation, engine: Engine, corpus: Corpus) -> float | None:
     if not corpus.valid_src:
         return None
-    targets = _translate(job, engine, corpus.tokenizer.encode(corpus.valid_src), lambda n: None)
+    each = directed(corpus.valid_src, corpus.config, corpus.config.tgt_lang)
+    targets = _translate(job, engine, encode_directed(each, corpus.tokenizer, corpus.config), lambda n: None)
     return round(corpus_bleu([corpus.tokenizer.decode(ids) for ids in targets], corpus.valid_tgt).value, 2)
 
 

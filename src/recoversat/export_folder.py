@@ -12,7 +12,7 @@ import torch
 from recoversat.config import Config
 from recoversat.data.corpus import open_corpus
 from recoversat.data.prepare import TextPairs
-from recoversat.directions import encode_tagged, prefix_of
+from recoversat.directions import directed, encode_directed, translate_directed
 from recoversat.engines.calibration import calibrate
 from recoversat.engines.engine import Engine
 from recoversat.engines.export import PrecisionName, compare_bleu, compare_tokens, export_model
@@ -172,10 +172,10 @@ def sample_sources(original: Original, valid: ValidationText | None) -> tuple[st
 
 def _spread(original: Original, valid: ValidationText | None, n: int) -> list[list[int]]:
     """Draw n sentences, or all there are, of the validation text; a fixed stride might meet one direction only."""
-    prefix = prefix_of(original.config.data, original.config.data.tgt_lang)
-    texts = [text for text in valid.src if text.strip()] if valid else []
-    drawn = np.random.default_rng(1).permutation(len(texts))[:n]
-    return encode_tagged([texts[i] for i in sorted(drawn)], original.tokenizer, prefix)
+    data = original.config.data
+    each = directed([text for text in valid.src if text.strip()] if valid else [], data, data.tgt_lang)
+    drawn = np.random.default_rng(1).permutation(len(each))[:n]
+    return encode_directed([each[i] for i in sorted(drawn)], original.tokenizer, data)
 
 
 def _refuse_other_tokens(agreements: Sequence[Agreement], force: bool) -> None:
@@ -193,9 +193,14 @@ def _measure_int8(original: Original, int8: Engine, valid: ValidationText, force
 
 
 def _bleu(original: Original, valid: ValidationText) -> Callable[[Engine], float]:
+    data = original.config.data
+
     def measure(engine: Engine) -> float:
         translator = Translator.of(engine, original.tokenizer, original.config)
-        translations = translator.translate(valid.src, batch_size=_BATCH)
+        translations = translate_directed(
+            directed(valid.src, data, data.tgt_lang),
+            lambda into, texts: translator.into(into).translate(texts, batch_size=_BATCH),
+        )
         return corpus_bleu([translation.text for translation in translations], valid.tgt).value
 
     return measure

@@ -118,7 +118,7 @@ class ExportReport:
 def export_card(config: Config, facts: Mapping[str, Any], report: ExportReport) -> str:
     """Write the README.md of an exported model."""
     lines = [
-        f"# {config.data.src_lang} -> {config.data.tgt_lang}, exported for CPUs",
+        f"# {config.data.languages}, exported for CPUs",
         "",
         f"A {'RecoverSAT' if max(config.train.segment_choices) > 1 else 'Transformer'} of "
         f"{report.source['parameters']:,} parameters (preset {config.preset or 'none'}, K = {config.train.segments}) "

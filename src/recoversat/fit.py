@@ -21,6 +21,11 @@ from recoversat.storage import atomic_folder, fingerprint, read_json, sweep_part
 from recoversat.training.run_folder import HARMLESS
 
 STATE = "fit.json"
+HELD_OUT = 20  # one pair in so many is kept for validation, where no files are given
+_UNMEASURED = (
+    f"nothing to measure, as there is no validation text (fewer than {HELD_OUT} pairs leave none);"
+    " add --valid-src and --valid-tgt, or --test-src and --test-tgt"
+)
 Say = Callable[[str], None]
 
 
@@ -74,6 +79,7 @@ def fit(job: FitJob, *, force: bool = False, dry_run: bool = False) -> None:
 def _stages(job: FitJob) -> list[Stage]:
     out = job.out
     teacher, student = job.teacher.train, job.student.train
+    measured = "BLEU, chrF, TER, Rep, Mis, Step of teacher and student"
     return [
         Stage("corpus", f"tokenise and filter into {out / 'corpus'}", out / "corpus", lambda t: _prepare(job, t)),
         Stage(
@@ -94,7 +100,7 @@ def _stages(job: FitJob) -> list[Stage]:
         ),
         Stage("model", "average its last checkpoints; keep what validates best", out / "model",
               lambda t: _choose_model(job, "student", "distilled")),
-        Stage("report", "BLEU, chrF, TER, Rep, Mis, Step of teacher and student", out / "summary.json",
+        Stage("report", measured if job.valid or job.test or job.hold_out else _UNMEASURED, out / "summary.json",
               lambda t: _report(job)),
     ]  # fmt: skip
 
@@ -159,11 +165,11 @@ def _choose_model(job: FitJob, run_name: str, corpus_name: str) -> None:
     for path in candidates:
         model, config = load_model(path)
         validate = bleu_validator(corpus, config)
-        scores[path] = validate(model.to(torch_device(job.device))) if validate else 0.0
-    chosen = max(candidates, key=lambda path: scores[path])
-    job.say(
-        "  " + ", ".join(f"{path.name}: {score:.2f} BLEU" for path, score in scores.items()) + f"; kept {chosen.name}"
-    )
+        if validate:
+            scores[path] = validate(model.to(torch_device(job.device)))
+    chosen = max(candidates, key=lambda path: scores.get(path, 0.0))
+    found = ", ".join(f"{path.name}: {score:.2f} BLEU" for path, score in scores.items()) or "no validation text"
+    job.say(f"  {found}; kept {chosen.name}")
     with atomic_folder(out) as folder:
         shutil.copytree(chosen, folder, dirs_exist_ok=True)
 
@@ -173,7 +179,7 @@ def _distill(job: FitJob, title: str) -> None:
         Distillation(job.out / "teacher-model", job.out / "corpus", job.out / "distilled", job.beam, device=job.device),
         title,
     )
-    job.say("  " + ", ".join(f"{key.replace('_', ' ')} {value}" for key, value in report.items()))
+    job.say("  " + ", ".join(f"{key.replace('_', ' ')} {value}" for key, value in report.items() if value is not None))
 
 
 def _report(job: FitJob) -> None:
@@ -194,7 +200,8 @@ def _report(job: FitJob) -> None:
     systems = [SystemSpec("AT greedy", teacher), SystemSpec(f"AT beam {job.beam}", teacher, beam=job.beam)]
     systems += [SystemSpec(f"RecoverSAT K={k}", model, segments=k) for k in choices]
     plan = EvaluationPlan(at_system=f"AT beam {job.beam}", baseline=f"AT beam {job.beam}")
-    evaluated = run_evaluation(Request(systems, tests, out / "report", plan, device=job.device, title="fit"))
+    title = f"fit, {job.student.data.languages}"
+    evaluated = run_evaluation(Request(systems, tests, out / "report", plan, device=job.device, title=title))
     job.say(evaluated.as_text())
     figures = [
         {
@@ -212,7 +219,7 @@ def describe(config: Config) -> str:
     """Say in one line what will be built."""
     m = config.model
     return (
-        f"{config.data.src_lang} -> {config.data.tgt_lang}, K = {config.train.segments}, "
+        f"{config.data.languages}, K = {config.train.segments}, "
         f"{m.encoder_layers}+{m.decoder_layers} layers of {m.d_model}/{m.d_hidden}, {config.data.vocab_size:,} pieces"
     )
 
@@ -236,6 +243,6 @@ def _summary_text(job: FitJob) -> str:
     where = [
         f"model    {job.out / 'model'}   (recoversat translate --model {job.out / 'model'})",
         f"teacher  {job.out / 'teacher-model'}",
-        f"report   {job.out / 'report'}",
+        f"report   {job.out / 'report' if figures else _UNMEASURED}",
     ]
-    return "\n".join([f"{config.data.src_lang} -> {config.data.tgt_lang}", *lines, *where])
+    return "\n".join([config.data.languages, *lines, *where])

@@ -6,7 +6,7 @@ from typing import Any
 
 from recoversat.config import Config, load_config
 from recoversat.data.prepare import TextPairs
-from recoversat.fit import FitJob
+from recoversat.fit import HELD_OUT, FitJob
 
 # up to so many pairs -> settings; small data wants small models, few pieces and much dropout
 _BY_SIZE: list[tuple[int, dict[str, dict[str, Any]]]] = [
@@ -78,7 +78,7 @@ def fit_job(
     teacher = with_rhythm(
         load_config(config, preset, [*languages, *k, *overrides, "train.segments=1", *teacher_overrides], base)
     )
-    hold_out = 0 if valid else min(1000, n_pairs // 20)
+    hold_out = 0 if valid else min(1000, n_pairs // HELD_OUT)
     return FitJob(
         pairs,
         out,

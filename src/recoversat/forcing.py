@@ -59,6 +59,19 @@ def force_words(specs: Sequence[str], tokenizer: Tokenizer, n_segments: int) -> 
     return forced
 
 
+def force_lines(specs: Sequence[str], tokenizer: Tokenizer, counts: Sequence[int]) -> list[Forced]:
+    """Return what is forced in each line of so many segments: the same in all, and nothing where there are none."""
+    last = max(parse_force(spec).segment for spec in specs)
+    for number, count in enumerate(counts, 1):
+        if 0 < count < last:
+            raise UserError(
+                f"line {number}: --force names segment {last}, but this line is written in {count};"
+                f" choose another segment, or add --segments {last} so that every line has as many"
+            )
+    forced = force_words(specs, tokenizer, last)
+    return [forced if count else {} for count in counts]
+
+
 def check_forced(forced: Forced, segments: Sequence[Sequence[int]], where: str) -> None:
     """Say so when a forced token was never written because its segment had ended before."""
     for place, token in sorted(forced.items()):

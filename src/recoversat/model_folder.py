@@ -58,7 +58,7 @@ def checkpoint_folders(run: Path) -> list[Path]:
 
 def _model_card(config: Config, facts: dict[str, Any]) -> str:
     lines = [
-        f"# {config.data.src_lang} -> {config.data.tgt_lang}, {config.model.kind}",
+        f"# {config.data.languages}, {config.model.kind}",
         "",
         f"Trained with recoversat {__version__}, preset {config.preset or 'none'}, K = {config.train.segments}.",
         "",

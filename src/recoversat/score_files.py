@@ -6,7 +6,7 @@ from itertools import islice
 from pathlib import Path
 
 from recoversat.data.prepare import TextPairs
-from recoversat.directions import choose_direction, encode_tagged, prefix_of
+from recoversat.directions import choose_direction, directed, encode_directed
 from recoversat.engines.scoring import score_pairs
 from recoversat.errors import UserError
 from recoversat.model.device import torch_device
@@ -30,13 +30,13 @@ def score_lines(
         raise UserError(f"--segments {segments}: this model writes 1 to {config.model.max_segments} segments")
     tokenizer = load_tokenizer(folder)
     _, into = choose_direction(config.data, None, target)
-    prefix = prefix_of(config.data, into)
     pairs = enumerate(TextPairs(src, tgt), 1)
     while block := list(islice(pairs, _BLOCK)):
         for number, (source, translation) in block:
             if not source.strip() or not translation.strip():
                 raise UserError(f"{src if not source.strip() else tgt}, line {number}: empty; nothing to score")
-        sources = encode_tagged([source for _, (source, _) in block], tokenizer, prefix)
+        each = directed([source for _, (source, _) in block], config.data, into)
+        sources = encode_directed(each, tokenizer, config.data)
         targets = tokenizer.encode([translation for _, (_, translation) in block])
         ids = list(zip(sources, targets, strict=True))
         for (_, target_ids), score in zip(ids, score_pairs(network, ids, segments, torch_device(device)), strict=True):

@@ -102,7 +102,7 @@ def output_stream(out: Path | None) -> Iterator[IO[str]]:
 def _records(lines: Iterator[str]) -> Iterator[dict[str, Any]]:
     for number, line in enumerate(lines, 1):
         try:
-            record = json.loads(line)
+            record = json.loads(line) if line.strip() else {"text": ""}  # one line out for each line in
         except json.JSONDecodeError as error:
             raise UserError(f"line {number}: not JSON ({error.msg})") from None
         if not isinstance(record, dict) or not isinstance(record.get("text"), str):

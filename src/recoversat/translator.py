@@ -15,11 +15,11 @@ from recoversat.decoding.beam import beam_search
 from recoversat.decoding.oneshot import Score, Writer, decode_lengths, decode_once
 from recoversat.decoding.segmentwise import Decoded, Forced, decode_segments, max_steps
 from recoversat.decoding.stepping import Ints
-from recoversat.directions import choose_direction, encode_tagged, prefix_of, split_tag
+from recoversat.directions import choose_direction, prefix_of
 from recoversat.engines.engine import BoundedEngine, Engine, OneShotEngine, WholeDecoder
 from recoversat.engines.loading import ComputeType, EngineOptions, load_engine
 from recoversat.errors import UserError
-from recoversat.forcing import check_forced, force_words
+from recoversat.forcing import check_forced, force_lines
 from recoversat.model_folder import read_config, resolve_model
 from recoversat.segments import assemble, equal_cuts
 from recoversat.text.loops import without_loops
@@ -206,20 +206,21 @@ class Translator:
         """Say whether there is something to translate; where numbers are looked after, it must have letters."""
         if not self.config.decode.check_numbers:
             return bool(text.strip())
-        return any(character.isalpha() for character in split_tag(text, self.tokenizer, self.prefix)[1])
+        return any(character.isalpha() for character in text)
 
     def _too_long(self, ids: Sequence[int]) -> bool:
         return len(ids) > self.config.data.max_tokens + bool(self.prefix)
 
     def _encode(self, texts: Sequence[str]) -> list[list[int]]:
-        return encode_tagged([text.strip() for text in texts], self.tokenizer, self.prefix)
+        return self.tokenizer.encode([text.strip() for text in texts], self.prefix)
 
     def _whole(self, texts: Sequence[str], sources: list[list[int]], wish: _Wish) -> list[Translation]:
         """Translate each text as one sentence."""
         k = self.segment_counts(wish.segments, [len(ids) for ids in sources])
-        forced = [force_words(wish.force, self.tokenizer, int(count)) for count in k] if wish.force else wish.forced
-        results = [Translation(text, split_tag(text, self.tokenizer, self.prefix)[1]) for text in texts]
+        results = [Translation(text, text) for text in texts]
         lengths = [len(ids) if self._has_words(text) else 0 for ids, text in zip(sources, texts, strict=True)]
+        counts = [int(count) if length else 0 for count, length in zip(k, lengths, strict=True)]
+        forced = force_lines(wish.force, self.tokenizer, counts) if wish.force else wish.forced
         for batch in self._batches(lengths, k, wish.beam, wish.batch_size):
             batch_forced = [forced[i] for i in batch] if forced else None
             decoded = self._decode([sources[i] for i in batch], k[batch], wish, batch_forced)
@@ -236,9 +237,8 @@ class Translator:
         def fits(part: str) -> bool:
             return not self._too_long(self._encode([part])[0])
 
-        split = [split_tag(text, self.tokenizer, self.prefix) for text in texts]
-        cut = [Parts([text], ["", ""]) if fits(text) else parts_of(text, self.source, fits) for _, text in split]
-        pieces = [tag + piece for (tag, _), parts in zip(split, cut, strict=True) for piece in parts.texts]
+        cut = [Parts([text], ["", ""]) if fits(text) else parts_of(text, self.source, fits) for text in texts]
+        pieces = [piece for parts in cut for piece in parts.texts]
         done = iter(self._whole(pieces, self._encode(pieces), wish))
         results = []
         for text, parts in zip(texts, cut, strict=True):
@@ -254,7 +254,7 @@ class Translator:
         """Write again, one token after the other, what has lost or invented a number; keep it where it is better."""
 
         def wrong(translation: Translation) -> int:
-            return wrong_numbers(split_tag(translation.source, self.tokenizer, self.prefix)[1], translation.text)
+            return wrong_numbers(translation.source, translation.text)
 
         doubtful = [i for i, result in enumerate(results) if len(result.segments) > 1 and wrong(result)]
         again = self.translate(
@@ -322,10 +322,9 @@ class Translator:
             written = without_loops(written, source_ids)
         # a model may spell a line break in bytes; a line of text it must stay
         text = self.tokenizer.decode(written).replace("\n", " ").replace("\r", " ")
-        _, body = split_tag(source, self.tokenizer, self.prefix)
         if _BROKEN in text and _BROKEN not in source:  # bytes that are no text: a script it has never learnt
-            text = body
-        text = body[: len(body) - len(body.lstrip())] + text.strip() + body[len(body.rstrip()) :]
+            text = source
+        text = source[: len(source) - len(source.lstrip())] + text.strip() + source[len(source.rstrip()) :]
         return Translation(
             source, text, [self._segment(decoded, i) for i in range(len(decoded.segments))], decoded.steps
         )

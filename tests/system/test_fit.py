@@ -25,10 +25,18 @@ TINY = {
 STAGES = ["corpus", "teacher", "teacher model", "distill", "student", "model", "report"]
 
 
-def arguments(out: Path, **changes: object) -> list[str]:
+def arguments(out: Path, data: Path = SAMPLE, **changes: object) -> list[str]:
     settings = [part for key, value in (TINY | changes).items() for part in ("--set", f"{key}={value}")]
-    files = ["--src", str(SAMPLE / "tatoeba.en"), "--tgt", str(SAMPLE / "tatoeba.de")]
+    files = ["--src", str(data / "tatoeba.en"), "--tgt", str(data / "tatoeba.de")]
     return ["fit", *files, "--out", str(out), "--segments", "3", *settings]
+
+
+def sample(folder: Path, n_pairs: int) -> Path:
+    """Write the first pairs of the sample into a folder."""
+    for name in ("tatoeba.en", "tatoeba.de"):
+        lines = (SAMPLE / name).read_text(encoding="utf-8").splitlines(keepends=True)
+        (folder / name).write_text("".join(lines[:n_pairs]), encoding="utf-8")
+    return folder
 
 
 @pytest.fixture(scope="module")
@@ -95,6 +103,32 @@ def test_dry_run_prints_the_plan_alone(tmp_path: Path, recoversat: Run) -> None:
     done = recoversat(*arguments(tmp_path / "out"), "--dry-run")
     assert all(f"{number}. {stage}:" in done.stderr for number, stage in enumerate(STAGES, 1))
     assert not (tmp_path / "out").exists()
+
+
+def test_both_directions_are_named(tmp_path: Path, recoversat: Run, one_thread: dict[str, str]) -> None:
+    out = tmp_path / "out"
+    said = recoversat(
+        *arguments(out, sample(tmp_path, 40), **{"data.both_directions": "true", "train.steps": 60}), env=one_thread
+    ).stderr
+    assert "fit: en <-> de, K = 3" in said
+    assert "\nen <-> de\n" in said
+    assert "en -> de" not in said
+    for text in (out / "model" / "README.md", out / "report" / "report.md"):
+        assert "en <-> de" in text.read_text(encoding="utf-8").splitlines()[0]
+    assert "fit: en -> de" in recoversat(*arguments(out), "--dry-run").stderr
+
+
+def test_five_pairs_leave_none_for_validation_and_it_is_said(
+    tmp_path: Path, recoversat: Run, one_thread: dict[str, str]
+) -> None:
+    out = tmp_path / "out"
+    said = recoversat(*arguments(out, sample(tmp_path, 5)), env=one_thread).stderr
+    assert "7. report: nothing to measure, as there is no validation text (fewer than 20 pairs leave none)" in said
+    assert "no validation text; kept teacher-average" in said
+    assert "BLEU" not in said
+    assert "None" not in said
+    assert said.rstrip().endswith("add --valid-src and --valid-tgt, or --test-src and --test-tgt")
+    assert len(recoversat("translate", "--model", out, stdin="I like dogs.\n").stdout.splitlines()) == 1
 
 
 def test_distilling_refuses_other_settings_and_shares_the_work(finished: Path, tmp_path: Path, recoversat: Run) -> None:

@@ -38,8 +38,9 @@ def test_a_system_is_read_with_its_options() -> None:
     ("text", "said"),
     [
         ("model", "write NAME=PATH"),
+        ("=model", "write NAME=PATH"),
         ("a/b=model", "cannot be a name"),
-        ("a=m:width=3", "no option width; there are segments, beam"),
+        ("a=m:width=3", "no option width; there are segments, beam, threads, compute, to, e.g. :segments=5"),
         ("a=m:beam=0", "beam must be a whole number"),
         ("a=m:compute=int4", "compute must be one of"),
     ],

@@ -96,6 +96,23 @@ def test_each_of_several_lines_is_forced_and_an_error_names_the_line(scripted):
         translator.translate(["c", "a b"], force=["1:3=gas"])
 
 
+def test_a_line_too_short_for_the_segment_is_named(scripted):
+    translator = scripted({"a": ["the EOS"] * 3, "a b c": ["a b c EOS", "in EOS", "gas EOS"]})
+    several = translator.config.model_copy(
+        update={
+            "train": translator.config.train.model_copy(update={"segments": [1, 3]}),
+            "decode": translator.config.decode.model_copy(update={"segment_length": 1}),
+        }
+    )
+    translator.config = several
+    lines = ["a b c", "", "a"]
+    assert len(translator.translate(lines[:2], segments="auto", force=["3:1=house"])) == 2  # nothing to say of line 2
+    with pytest.raises(UserError, match=r"line 3: --force names segment 3, but .* in 1; .* add --segments 3"):
+        translator.translate(lines, segments="auto", force=["1=the", "3:1=house"])
+    forced = translator.translate(lines, segments=3, force=["3:1=house"])
+    assert [t.text for t in forced] == ["a b c in house", "", "the the house"]
+
+
 def test_beam_search_refuses_what_it_cannot_do(scripted):
     translator = scripted({"a b": ["the EOS", "in EOS"]})
     with pytest.raises(UserError, match="beam search writes one segment, this would be 2; add --segments 1"):

@@ -85,9 +85,16 @@ def test_both_directions_use_every_pair_twice(tmp_path: Path) -> None:
     assert [(tgt, src) for src, tgt in backward] == forward
     assert corpus.tokenizer.tags == ["<2de>", "<2en>"]
     assert corpus.tokenizer.pieces([corpus.train.src[0][0], corpus.train.src[1][0]]) == ["<2de>", "<2en>"]
-    assert not np.isin(corpus.train.tgt.ids, corpus.tokenizer.encode(["<2de>", "<2en>"])).any()
+    tags = [corpus.tokenizer.encode([""], tag)[0] for tag in corpus.tokenizer.tags]
+    assert not np.isin(corpus.train.tgt.ids, tags).any()
     assert corpus.valid_src[:2] == [f"<2de>{PAIRS[0][0]}", f"<2en>{PAIRS[0][1]}"]
     assert corpus.valid_tgt[:2] == [PAIRS[0][1], PAIRS[0][0]]
+
+
+def test_text_that_begins_with_a_tag_is_text_in_training_too(tmp_path: Path) -> None:
+    both = CONFIG.model_copy(update={"both_directions": True})
+    prepare(write(tmp_path, [*PAIRS, ("<2de>the end", "<2en>das Ende")]), tmp_path / "corpus", both, quiet=True)
+    assert texts(tmp_path / "corpus")[-2:] == [("<2de>the end", "<2en>das Ende"), ("<2en>das Ende", "<2de>the end")]
 
 
 def test_both_directions_need_a_tokenizer_that_knows_them(tmp_path: Path) -> None:

@@ -44,13 +44,13 @@ def test_special_ids_are_never_text() -> None:
     assert sentencepiece.decode([*ids, EOS]) == "farmers today"
 
 
-def test_a_tag_is_a_direction_at_the_start_and_text_elsewhere() -> None:
+def test_a_tag_stands_before_a_line_and_no_line_can_spell_it() -> None:
     tagged = SentencePieceTokenizer.train(SAMPLE, vocab_size=400, max_lines=1000, tags=["<2de>", "<2en>"])
-    plain, forward, inside = tagged.encode(["farmers", "<2de>farmers", "<2de><2en>farmers"])
-    assert forward == [N_SPECIAL, *plain]
-    assert inside[0] == N_SPECIAL
-    assert N_SPECIAL + 1 not in inside
-    assert [tagged.decode(ids) for ids in (forward, inside)] == ["farmers", "<2en>farmers"]
+    lines = ["farmers", "<2de>farmers", " <2en>", "of <2de>", ""]
+    plain, forward = tagged.encode(lines), tagged.encode(lines, "<2en>")
+    assert forward == [[N_SPECIAL + 1, *ids] for ids in plain]
+    assert not {N_SPECIAL, N_SPECIAL + 1} & {i for ids in plain for i in ids}
+    assert [tagged.decode(ids) for ids in forward] == [tagged.decode(ids) for ids in plain] == lines
     assert sentencepiece.tags == []
     assert sentencepiece.decode(sentencepiece.encode(["<2de>farmers"])[0]) == "<2de>farmers"
 

@@ -5,9 +5,9 @@ import pytest
 
 from recoversat.builtin import builtin_model
 from recoversat.config import DataConfig, parse_config
-from recoversat.directions import choose_direction
+from recoversat.directions import choose_direction, known_language
 from recoversat.errors import UserError
-from recoversat.text.tokenizer import BpeTokenizer, SentencePieceTokenizer
+from recoversat.text.tokenizer import BpeTokenizer
 from recoversat.translator import Translator
 from recoversat.vocab import EOS, SPECIAL_PIECES
 from tests.unit.conftest import ScriptedStepper
@@ -60,6 +60,21 @@ def test_the_direction_is_chosen_by_either_language() -> None:
         choose_direction(BOTH, None, "fr")
     with pytest.raises(UserError, match="does not translate de into anything: only en into de"):
         choose_direction(BOTH.model_copy(update={"both_directions": False}), "de", None)
+
+
+@pytest.mark.parametrize(("source", "target"), [("EN", None), (None, "de-DE"), ("en_US", "DE"), ("En-gb", "de_AT")])
+def test_case_and_region_of_a_language_are_forgiven(source: str | None, target: str | None) -> None:
+    assert choose_direction(BOTH, source, target) == ("en", "de")
+    assert builtin_model(source, target) == builtin_model("en", "de")
+
+
+def test_a_code_is_first_of_all_itself() -> None:
+    known = ["pt", "pt-BR", "zh-Hans", "EN"]
+    asked = ["pt-BR", "pt_br", "pt-PT", "zh-hans", "zh", "zh-Hant", "en", ""]
+    meant = ["pt-BR", "pt-BR", "pt", "zh-Hans", "zh", "zh-Hant", "EN", ""]
+    assert [known_language(code, known) for code in asked] == meant
+    with pytest.raises(UserError, match="does not translate fr-CA into anything: only en into de, de into en"):
+        choose_direction(BOTH, "fr-CA", None)
 
 
 def test_a_missing_built_in_model_says_what_to_do() -> None:
@@ -137,16 +152,6 @@ def test_wrong_numbers_are_written_again_as_one_segment() -> None:
 def test_numbers_are_not_checked_where_k_was_named_or_nobody_asked() -> None:
     assert [t.text for t in numbers(check=True).translate(["no 7 8"], segments=2)] == ["7 7"]
     assert [t.text for t in numbers(check=False).translate(["no 7 8"])] == ["7 7"]
-
-
-def test_a_text_may_bring_its_direction_along() -> None:
-    tokenizer = SentencePieceTokenizer.train(["a b c d e f g"] * 9, 300, 99, tags=["<2de>", "<2en>"])
-    both = Translator.of(Unused(), tokenizer, parse_config({"data": {**BOTH.model_dump()}}))  # type: ignore[arg-type]
-    both.prefix = "<2de>"
-    plain, tagged, other = both._encode(["a b", "<2de>a b", "<2en>a b"])
-    assert plain == tagged
-    assert tokenizer.pieces([plain[0], other[0]]) == ["<2de>", "<2en>"]
-    assert plain[1:] == other[1:]
 
 
 def test_white_space_around_a_text_stays(scripted) -> None:

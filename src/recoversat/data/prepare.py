@@ -209,7 +209,7 @@ def _encode(
     # text of spaces alone is as empty as no text
     src_ids = tokenizer.encode([src if src.strip() else "" for src, _ in block])
     tgt_ids = tokenizer.encode([tgt if tgt.strip() else "" for _, tgt in block])
-    forward, backward = tokenizer.encode(_tags(config)) or ([], [])
+    forward, backward = [tokenizer.encode([""], tag)[0] for tag in _tags(config)] or ([], [])
     for text, src, tgt in zip(block, src_ids, tgt_ids, strict=True):
         if chosen.keeps(text, len(src), len(tgt)):
             yield [*forward, *src], tgt

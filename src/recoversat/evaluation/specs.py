@@ -1,15 +1,14 @@
 """What `recoversat evaluate` is asked for: systems and test sets, as written on the command line."""
 
-import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
 from recoversat.errors import UserError
+from recoversat.named_specs import check_names, parse_named, split_name
 
-_OPTIONS = re.compile(r"(.+?)((?::\w+=[^:=]+)*)")
-_NAME = re.compile(r"[\w.+@ -]+")
+_FORM = "NAME=PATH, e.g. k5=student:segments=5 or other=out.de"
 _PLACEHOLDER = "{test}"
 
 
@@ -52,32 +51,8 @@ def parse_system(text: str) -> SystemSpec:
     >>> parse_system("k5=student:segments=5").segments
     5
     """
-    name, path = _named(text, "--system", "NAME=PATH, e.g. k5=student:segments=5 or other=out.de")
-    match = _OPTIONS.fullmatch(path)
-    options = dict(part.split("=", 1) for part in match[2].split(":")[1:]) if match else {}
-    for key, value in options.items():
-        if key not in ("segments", "beam", "lengths", "teacher", "to"):
-            known = "segments, beam, to, lengths and teacher"
-            raise UserError(f"--system {text}: no option {key}; there are {known}, e.g. :segments=5")
-        if key in ("teacher", "to") or (key, value) == ("segments", "auto"):
-            continue
-        if not value.isdecimal() or int(value) < 1:
-            raise UserError(f"--system {text}: {key} must be a whole number from 1, not {value!r}")
-    return SystemSpec(
-        name,
-        match[1] if match else path,
-        segments=_segments(options.get("segments")),
-        beam=int(options.get("beam", 1)),
-        teacher=options.get("teacher"),
-        lengths=int(options.get("lengths", 9)),
-        target=options.get("to"),
-    )
-
-
-def _segments(text: str | None) -> int | Literal["auto"] | None:
-    if text is None or text == "auto":
-        return "auto" if text else None
-    return int(text)
+    name, path, options = parse_named(text, _FORM, ("segments", "beam", "lengths"), ("to", "teacher"))
+    return SystemSpec(name, path, target=options.pop("to", None), **options)
 
 
 def parse_test(text: str) -> TestSpec:
@@ -87,7 +62,7 @@ def parse_test(text: str) -> TestSpec:
     PosixPath('tst.de')
     """
     form = "NAME=SOURCES,REFERENCES, e.g. ted=tst.en,tst.de"
-    name, paths = _named(text, "--test", form)
+    name, paths = split_name(text, "--test", form)
     files = paths.split(",")
     if len(files) != 2 or not all(files):
         raise UserError(f"--test {text}: write {form}")
@@ -100,8 +75,7 @@ def check_specs(systems: Iterable[SystemSpec], tests: Iterable[TestSpec], roles:
     for option, names in (("--system", named), ("--test", test_names)):
         if not names:
             raise UserError(f"nothing to evaluate: give at least one {option}")
-        if twice := sorted({name for name in names if names.count(name) > 1}):
-            raise UserError(f"{option}: the name {twice[0]} is given twice; each needs its own")
+        check_names(names, option)
     for option, name in roles.items():
         if name is not None and name not in named:
             raise UserError(f"{option} {name}: no system has this name; there are: {', '.join(named)}")
@@ -124,12 +98,3 @@ def _check_system(spec: SystemSpec, test_names: list[str]) -> None:
             raise UserError(
                 f"--system {spec.name}: {spec.file_for(test_name)} is neither a model folder nor a file of translations"
             )
-
-
-def _named(text: str, option: str, form: str) -> tuple[str, str]:
-    name, equals, rest = text.partition("=")
-    if not equals or not name or not rest:
-        raise UserError(f"{option} {text}: write {form}")
-    if not _NAME.fullmatch(name) or name.startswith("."):  # it becomes part of a file's name
-        raise UserError(f"{option} {text}: {name!r} cannot be a name; use letters, digits and . _ - + @")
-    return name, rest

@@ -4,6 +4,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from recoversat.config import DataConfig
+from recoversat.directions import directed
 from recoversat.evaluation.outputs import JSON, SystemOutput, TestSet, read_test_set
 from recoversat.evaluation.specs import SystemSpec, TestSpec
 from recoversat.model_folder import read_config, resolve_model
@@ -34,6 +36,7 @@ class Subwords:
     tokenizer: Tokenizer | None = None
     vocabulary: str | None = None
     is_split_text: bool = False  # text comes with '@@ ' in it
+    data: DataConfig | None = None  # of the model: knows the tags that validation text may have
 
     @classmethod
     def of(cls, systems: Sequence[SystemSpec], at_system: str | None) -> "Subwords":
@@ -44,12 +47,15 @@ class Subwords:
         chosen = next((spec for spec in models if spec.name == at_system), models[0])
         folder = resolve_model(Path(chosen.path))
         config, _ = read_config(folder)
-        return cls(load_tokenizer(folder), vocabulary_of(folder), config.data.tokenizer == "bpe")
+        return cls(load_tokenizer(folder), vocabulary_of(folder), config.data.tokenizer == "bpe", config.data)
 
     def read_test_set(self, spec: TestSpec) -> TestSet:
         """Read a test set with everything that can be counted in it."""
         encode = self._encode if self.tokenizer else None
         test_set = read_test_set(spec.name, spec.sources, spec.references, encode, encode)
+        if self.data and self.data.both_directions:
+            texts = [text for _, text in directed(test_set.sources, self.data, self.data.tgt_lang)]
+            test_set = replace(test_set, source_tokens=[self._encode(text) for text in texts])
         if not self.is_split_text:
             return test_set
         joined = [join_subwords(line) for line in test_set.references]

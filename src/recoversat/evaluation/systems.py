@@ -8,6 +8,7 @@ from typing import Any
 
 from recoversat import __version__
 from recoversat.config import Config
+from recoversat.directions import Directed, directed, translate_directed
 from recoversat.evaluation.outputs import JSON, SegmentStat, SystemOutput, TestSet
 from recoversat.evaluation.specs import SystemSpec
 from recoversat.evaluation.subwords import vocabulary_of
@@ -40,8 +41,9 @@ class ModelSystem:
         translations: list[Translation] = []
         with progress(f"{self.name} on {test_set.name}", len(test_set.sources), quiet=quiet) as bar:
             step = self.batch_size * _BLOCK
-            for at in range(0, len(test_set.sources), step):
-                block = test_set.sources[at : at + step]
+            sources = self._sources(test_set)
+            for at in range(0, len(sources), step):
+                block = sources[at : at + step]
                 translations += self._translate(block, self.batch_size)
                 bar.advance(len(block))
         return SystemOutput(
@@ -58,7 +60,7 @@ class ModelSystem:
 
     def with_latency(self, output: SystemOutput, test_set: TestSet, n_sentences: int) -> SystemOutput:
         """Add the mean time of one sentence at batch 1, tokenisation included, over the first `n_sentences`."""
-        sources = [source for source in test_set.sources if source.strip()][:n_sentences]
+        sources = [source for source in self._sources(test_set) if source[1].strip()][:n_sentences]
         for source in sources[:_WARM_UP]:
             self._translate([source], 1)
         began = time.perf_counter()
@@ -73,8 +75,15 @@ class ModelSystem:
         settings: dict[str, JSON] = {**self.settings, _LATENCY_SENTENCES: n_sentences}
         return output.latency_ms is not None and output.settings == settings
 
-    def _translate(self, texts: Sequence[str], batch_size: int) -> list[Translation]:
-        return self.translator.translate(texts, segments=self.segments, batch_size=batch_size, beam=self.beam)
+    def _sources(self, test_set: TestSet) -> list[Directed]:
+        return directed(test_set.sources, self.translator.config.data, self.translator.target)
+
+    def _translate(self, sources: Sequence[Directed], batch_size: int) -> list[Translation]:
+        def translate(into: str, texts: list[str]) -> list[Translation]:
+            translator = self.translator if into == self.translator.target else self.translator.into(into)
+            return translator.translate(texts, segments=self.segments, batch_size=batch_size, beam=self.beam)
+
+        return translate_directed(sources, translate)
 
 
 def load_system(spec: SystemSpec, *, device: str = "auto", batch_size: int = 32) -> ModelSystem:

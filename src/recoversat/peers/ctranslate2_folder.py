@@ -4,12 +4,12 @@ import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from recoversat import __version__
 from recoversat.decoding.segmentwise import decode_segments, max_steps
+from recoversat.directions import directed, translate_directed
 from recoversat.engines.export import BleuChange, PrecisionName, refuse_loss
 from recoversat.errors import UserError
 from recoversat.evaluation.quality import corpus_bleu
@@ -125,8 +125,15 @@ def _measure(
     if not valid:
         return [], None
     translator = Translator.of(original.engine, original.tokenizer, original.config)
-    wanted = [one.text for one in translator.translate(valid.src, segments=1, batch_size=_BATCH)]
-    got = [one.text for one in CTranslate2Translator(folder).translate(valid.src, batch_size=_BATCH)]
+    each = directed(valid.src, original.config.data, original.config.data.tgt_lang)
+
+    def ours(into: str, texts: list[str]) -> list[str]:
+        return [one.text for one in translator.into(into).translate(texts, segments=1, batch_size=_BATCH)]
+
+    def theirs(into: str, texts: list[str]) -> list[str]:
+        return [one.text for one in CTranslate2Translator(folder, target=into).translate(texts, batch_size=_BATCH)]
+
+    wanted, got = translate_directed(each, ours), translate_directed(each, theirs)
     change = BleuChange(corpus_bleu(wanted, valid.tgt).value, corpus_bleu(got, valid.tgt).value)
     refuse_loss(change, force=force)
     same = sum(one == other for one, other in zip(wanted, got, strict=True))
@@ -134,10 +141,9 @@ def _measure(
 
 
 def _card(original: Original, report: PeerReport) -> str:
-    data: Any = original.config.data
     return "\n".join(
         [
-            f"# {data.src_lang} -> {data.tgt_lang}, for CTranslate2",
+            f"# {original.config.data.languages}, for CTranslate2",
             "",
             f"An autoregressive Transformer of recoversat {__version__}, {report.precision}. Greedy decoding "
             "(`beam_size=1, min_decoding_length=0`) writes what recoversat writes with one segment.",

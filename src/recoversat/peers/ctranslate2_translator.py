@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from recoversat.config import DecodeConfig
-from recoversat.directions import direction_tag, encode_tagged
+from recoversat.directions import direction_tag, find_direction
 from recoversat.errors import UserError
 from recoversat.peers.ctranslate2_writer import MODEL, NOTES, POSITIONS, import_ctranslate2
 from recoversat.storage import read_json
@@ -58,7 +58,7 @@ class CTranslate2Translator:
         self, texts: Sequence[str], *, batch_size: int = 32, beam: int = 1, length: int | None = None
     ) -> list[PeerTranslation]:
         """Translate single lines; `length` makes every translation exactly so many tokens long."""
-        encoded = encode_tagged(texts, self.tokenizer, self._prefix)
+        encoded = self.tokenizer.encode(texts, self._prefix)
         sources = [ids if text.strip() else [] for ids, text in zip(encoded, texts, strict=True)]
         results = [PeerTranslation("", [], 0) for _ in sources]
         order = sorted((i for i, ids in enumerate(sources) if ids), key=lambda i: -len(sources[i]))
@@ -92,7 +92,9 @@ class CTranslate2Translator:
 
 def _prefix(notes: dict[str, Any], target: str | None, folder: Path) -> str:
     """Return the tag that stands before every source of a model of both directions."""
-    known = [into for _, into in notes.get("directions", [])]
-    if target and target not in known:
-        raise UserError(f"{folder}: this model does not translate into {target}, but into {' and '.join(known)}")
-    return direction_tag(target or known[0]) if notes.get("tagged") else ""
+    known = [(one, other) for one, other in notes.get("directions", [])]
+    found = find_direction(known, None, target)
+    if target and not found:
+        there = " and ".join(into for _, into in known)
+        raise UserError(f"{folder}: this model does not translate into {target}, but into {there}")
+    return direction_tag(found[1]) if found and notes.get("tagged") else ""

@@ -8,6 +8,7 @@ from typing import Any
 
 from fastapi import Request
 
+from recoversat.directions import known_language
 from recoversat.errors import UserError
 from recoversat.serve.batching import ClosedError, QueueFullError
 from recoversat.serve.languages import Detected, language_name
@@ -28,20 +29,26 @@ class Plan:
 
     manners: list[Manner | None]
     detected: list[Detected] | None
+    direction: str  # for the log
 
 
 def plan(service: Service, wanted: TranslateRequest) -> Plan:
     """Check limits and languages, and choose a model for each text."""
     texts = wanted.texts
     check_size(service, texts)
+    source = "auto" if wanted.source == "auto" else _on_offer(service, wanted.source)
+    target = _on_offer(service, wanted.target)
+    detected = detect_all(service, texts) if source == "auto" else None
+    sources = [found.language for found in detected] if detected else [source] * len(texts)
+    return Plan([_manner(service, wanted, one, target) for one in sources], detected, f"{source}-{target}")
+
+
+def _on_offer(service: Service, code: str) -> str:
+    """Find the language on offer that a code means."""
     known = service.catalog.languages
-    if wanted.source != "auto" and wanted.source not in known:
-        raise unsupported(wanted.source)
-    if wanted.target not in known:
-        raise unsupported(wanted.target)
-    detected = detect_all(service, texts) if wanted.source == "auto" else None
-    sources = [found.language for found in detected] if detected else [wanted.source] * len(texts)
-    return Plan([_manner(service, wanted, source) for source in sources], detected)
+    if (found := known_language(code, known)) not in known:
+        raise unsupported(code)
+    return found
 
 
 def check_size(service: Service, texts: Sequence[str]) -> None:
@@ -59,21 +66,23 @@ def detect_all(service: Service, texts: Sequence[str]) -> list[Detected]:
     return [service.detect(text)[0] if len(text) > _SHORT else overall for text in texts]
 
 
-def _manner(service: Service, wanted: TranslateRequest, source: str) -> Manner | None:
-    target = wanted.target
+def _manner(service: Service, wanted: TranslateRequest, source: str, target: str) -> Manner | None:
     if source == target:
         return None
-    model = service.catalog.route(source, target, wanted.segments)
+    k = None if wanted.segments == "auto" else wanted.segments  # with no K a model of several goes by length
+    model = service.catalog.route(source, target, k)
     if model is None:
         raise RefusalError(
             400,
             f"{language_name(target)} ({target}) is not available as a target language from "
             f"{language_name(source)} ({source})",
         )
-    segments = wanted.segments or (model.segments if wanted.forced else None)  # a forced token names its segment
-    if segments and segments > model.max_segments:
+    if wanted.forced and wanted.segments == "auto" and len(model.choices) > 1:
+        raise RefusalError(400, "Invalid request: segments: a forced token names its segment; give a number, not auto")
+    k = k or (model.segments if wanted.forced else None)
+    if k and k > model.max_segments:
         raise RefusalError(400, f"Invalid request: segments: this model writes 1 to {model.max_segments} segments")
-    return Manner(model, segments, wanted.format == "html")
+    return Manner(model, k, wanted.format == "html")
 
 
 def _task(wanted: TranslateRequest, text: str) -> Task:

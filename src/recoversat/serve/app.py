@@ -62,7 +62,7 @@ def _add_translation(app: FastAPI, service: Service) -> None:
         outcomes = await translate_all(service, request, wanted, planned)
         size = sum(map(len, wanted.texts))
         service.metrics.characters.inc(size)
-        request.scope["state"]["note"] = f" {wanted.source}-{wanted.target} {len(outcomes)} texts {size} characters"
+        request.scope["state"]["note"] = f" {planned.direction} {len(outcomes)} texts {size} characters"
         if service.settings.log_text:
             request.scope["state"]["note"] += f" {wanted.texts!r} -> {[outcome.text for outcome in outcomes]!r}"
         return _json(answer(wanted, planned, outcomes))

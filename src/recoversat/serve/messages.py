@@ -34,13 +34,13 @@ class TextRequest(BaseModel):
 class TranslateRequest(TextRequest):
     """What /translate understands; the last four fields are ours."""
 
-    source: Text = Field(description='language code, or "auto"')
-    target: Text = Field(description="language code")
+    source: Text = Field(description='language code, or "auto"; case and region are forgiven')
+    target: Text = Field(description="language code; case and region are forgiven")
     format: Literal["text", "html"] | None = Field(None, description="text unless told")
     alternatives: Annotated[int, Field(ge=0, le=10)] | None = Field(None, description="other translations wanted")
     api_key: str | None = None
-    segments: Annotated[int, Field(ge=1, le=1000)] | None = Field(
-        None, description="K; by default the model's own, by length where it has learnt several"
+    segments: Annotated[int, Field(ge=1, le=1000)] | Literal["auto"] | None = Field(
+        None, description='K, or "auto": by length where the model has learnt several, as it is by default'
     )
     details: bool | None = Field(None, description="tell K, steps, score and milliseconds too")
     trace: Annotated[int, Field(ge=0, le=20)] | None = Field(

@@ -56,9 +56,12 @@ def _validated(message: type[M], fields: dict[str, Any]) -> M:
     try:
         return message.model_validate(fields)
     except ValidationError as error:
-        first = error.errors()[0]
+        first, *more = error.errors()
+        # a field of several types has a complaint for each
+        said = dict.fromkeys(e["msg"].removeprefix("Input should be ") for e in more if e["loc"][0] == first["loc"][0])
+        what = " or ".join([first["msg"], *said])
         where = ".".join(str(part) for part in first["loc"] if not str(part).startswith(("constrained", "list[")))
-        raise RefusalError(400, f"Invalid request: {where}: {first['msg']}") from None
+        raise RefusalError(400, f"Invalid request: {where}: {what}") from None
 
 
 def _require(fields: dict[str, Any], *names: str) -> None:

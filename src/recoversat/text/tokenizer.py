@@ -27,8 +27,8 @@ class Tokenizer(Protocol):
     def size(self) -> int:
         """Number of ids, the special ones included."""
 
-    def encode(self, lines: Sequence[str]) -> list[list[int]]:
-        """Turn single lines into ids, without BOS or EOS."""
+    def encode(self, lines: Sequence[str], tag: str = "") -> list[list[int]]:
+        """Turn single lines into ids, without BOS or EOS; the first id of each is that of `tag`, if one is given."""
 
     def decode(self, ids: Sequence[int]) -> str:
         """Turn ids into text; special ids leave no trace."""
@@ -53,8 +53,8 @@ class SentencePieceTokenizer:
     Nothing is normalised, unseen characters fall back to bytes, and the one character SentencePiece
     keeps for itself (U+2581, its visible space) travels escaped.
 
-    A tokenizer for both directions knows tags such as <2de>: one at the start of a line is read as the
-    direction, anywhere else it is text like any other.
+    A tokenizer for both directions knows tags such as <2de>, which no text can spell: in a line they are text like
+    any other.
     """
 
     _SPACE, _ESCAPE = "\u2581", "\x1a"
@@ -112,15 +112,14 @@ class SentencePieceTokenizer:
     def size(self) -> int:
         return int(self._processor.get_piece_size())
 
-    def encode(self, lines: Sequence[str]) -> list[list[int]]:
-        tags = [self._tag_of(line) for line in lines]
-        texts = [self._escape(line[len(tag) :]) for line, tag in zip(lines, tags, strict=True)]
+    def encode(self, lines: Sequence[str], tag: str = "") -> list[list[int]]:
+        texts = [self._escape(line) for line in lines]
         # a list makes it start threads, which takes longer than a few sentences
         many = len(texts) >= _MANY
         ids: list[list[int]] = (
             self._processor.encode(texts, num_threads=2) if many else list(map(self._processor.encode, texts))
         )
-        return [[self._tags[tag], *one] if tag else one for tag, one in zip(tags, ids, strict=True)]
+        return [[self._tags[tag], *one] for one in ids] if tag else ids
 
     def decode(self, ids: Sequence[int]) -> str:
         written = [int(i) for i in ids if i >= N_SPECIAL]
@@ -151,9 +150,6 @@ class SentencePieceTokenizer:
                 break
             tags[str(self._processor.id_to_piece(index))] = index
         return tags
-
-    def _tag_of(self, line: str) -> str:
-        return next((tag for tag in self._tags if line.startswith(tag)), "")
 
     @classmethod
     def _escape(cls, line: str) -> str:
@@ -194,7 +190,8 @@ class BpeTokenizer:
     def size(self) -> int:
         return len(self._pieces)
 
-    def encode(self, lines: Sequence[str]) -> list[list[int]]:
+    def encode(self, lines: Sequence[str], tag: str = "") -> list[list[int]]:
+        assert not tag  # it knows none
         return [[self._id(token) for token in line.split()] for line in lines]
 
     def decode(self, ids: Sequence[int]) -> str:

@@ -31,11 +31,12 @@ def test_a_system_is_a_name_a_path_and_options(text, spec):
         ("teacher", "write NAME=PATH"),
         ("=teacher", "write NAME=PATH"),
         ("at=", "write NAME=PATH"),
-        ("at=teacher:beem=4", "no option beem; there are segments, beam, to, lengths and teacher"),
+        ("at=teacher:beem=4", "no option beem; there are segments, beam, lengths, to, teacher, e.g. :segments=5"),
         ("at=teacher:beam=0", "beam must be a whole number from 1, not '0'"),
         ("at=teacher:segments=two", "segments must be a whole number from 1, not 'two'"),
         ("../at=teacher", "cannot be a name"),
         ("..=teacher", "cannot be a name"),
+        (" at=teacher", "cannot be a name"),
     ],
 )
 def test_a_wrong_system_is_explained(text, message):

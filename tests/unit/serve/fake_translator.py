@@ -40,6 +40,7 @@ class FakeTranslator:
         self.seconds, self.gate = seconds, threading.Event()
         self.gate.set()
         self.batches: list[list[str]] = []
+        self.wanted: list[int | None] = []
         self.busy = threading.Event()
 
     def translate(
@@ -52,6 +53,7 @@ class FakeTranslator:
         alternatives: int = 0,
     ) -> list[Translation]:
         self.batches.append(list(texts))
+        self.wanted.append(segments)
         self.busy.set()
         self.gate.wait(20)
         time.sleep(self.seconds)

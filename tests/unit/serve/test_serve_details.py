@@ -89,6 +89,29 @@ def test_one_segment_goes_to_the_teacher(make_client: MakeClient) -> None:
     assert (len(student.translator.batches), len(teacher.translator.batches)) == (1, 1)
 
 
+@pytest.mark.parametrize("how", ["json", "data"])
+def test_auto_leaves_k_to_the_length(make_client: MakeClient, how: str) -> None:
+    student, teacher = fake_model(choices=[1, 2, 4]), fake_model(k=1, choices=1)
+    client = make_client([student, teacher])
+    asked = {"q": SENTENCE, "source": "en", "target": "de", "segments": "auto", "trace": 0}
+    answer = client.post("/translate", **{how: asked})
+    assert answer.json() == ask(client, trace=0).json()
+    assert student.translator.wanted == [None, None]  # what a translator takes for "by length"
+    assert ask(client, segments="many").json() == {
+        "error": "Invalid request: segments: Input should be a valid integer or 'auto'"
+    }
+
+
+def test_a_token_is_forced_where_k_is_known(make_client: MakeClient) -> None:
+    forced = [{"segment": 0, "position": 0, "token": "BIG"}]
+    several, one = make_client([fake_model(choices=[1, 2, 4])]), make_client([fake_model(choices=[4])])
+    refused = ask(several, segments="auto", forced=forced)
+    assert (refused.status_code, refused.json()["error"]) == (
+        400, "Invalid request: segments: a forced token names its segment; give a number, not auto",
+    )  # fmt: skip
+    assert ask(one, segments="auto", forced=forced).json() == ask(one, segments=4, forced=forced).json()
+
+
 def test_a_sentence_too_long_is_split_and_it_is_told(client: TestClient) -> None:
     long = " ".join(["dogs"] * 60)
     answer = ask(client, long, details=True).json()

@@ -48,6 +48,16 @@ def test_auto_tells_what_it_detected(make_client: MakeClient) -> None:
     assert sum(found["confidence"] for found in ranked) == pytest.approx(100, abs=0.2)
 
 
+def test_case_and_region_of_a_language_are_forgiven(make_client: MakeClient, caplog: pytest.LogCaptureFixture) -> None:
+    client = make_client([fake_model("en", "de"), fake_model("pt-BR", "en")])
+    with caplog.at_level(logging.INFO):
+        for source, target in (("EN", "de"), ("en_US", "DE-at"), ("en-my secret", "de"), ("pt-br", "EN")):
+            assert translate(client, q="two", source=source, target=target).json() == {"translatedText": "TWO"}
+        assert translate(client, q="two", source="en-GB", target="en").json() == {"translatedText": "two"}
+    assert "secret" not in caplog.text
+    assert translate(client, q="two", source="pt-PT").json() == {"error": "pt-PT is not supported"}
+
+
 def test_html_keeps_its_tags(client: TestClient) -> None:
     answer = translate(client, q='<p class="x">two <b>dogs</b></p><script>run()</script>', format="html")
     assert answer.json()["translatedText"] == '<p class="x">TWO <b>DOGS</b></p><script>run()</script>'

@@ -10,6 +10,7 @@ function kind(schema) {
   if (schema.$ref) return schema.$ref.split("/").at(-1);
   if (schema.anyOf) return schema.anyOf.filter((one) => one.type !== "null").map(kind).join(" or ");
   if (schema.enum) return schema.enum.map((value) => JSON.stringify(value)).join(", ");
+  if (schema.const !== undefined) return JSON.stringify(schema.const);
   if (schema.type === "array") return `list of ${kind(schema.items ?? {})}`;
   return schema.type ?? "any";
 }
