@@ -155,6 +155,7 @@ def test_ratios_take_each_system_at_its_best_number_of_threads() -> None:
     over_at = ratios["k10", "at"]
     assert (over_at.threads, over_at.over_threads) == (2, 1)
     assert over_at.times == pytest.approx(45 / 12)
+    assert over_at.times_at_best == pytest.approx(30 / 8)
     assert ratios["k10", "peer"].times == pytest.approx(24 / 12)
 
 
@@ -168,7 +169,7 @@ def test_a_system_that_dies_keeps_its_row_and_says_why() -> None:
 def test_tables_json_and_plots_say_the_same() -> None:
     found = result()
     found.bleu.update(k10=30.0, at=31.0)
-    assert ["k10", "at", "3.75x"] in ratio_table(found).rows
+    assert ["k10", "at", "3.75x (3.75x)"] in ratio_table(found).rows
     assert ["2*" for row in speed_table(found).rows if row[0] == "k10" and row[2] == "2*"] == ["2*"]
     text = report_text(found)
     assert "- a note" in text

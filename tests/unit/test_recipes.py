@@ -12,7 +12,21 @@ from recoversat.config import Config, load_config
 
 RECIPES = Path(__file__).parents[2] / "recipes"
 STAGES = {
-    "ende200k.sh": ["corpus", "teacher", "k10", "mixed", "k2", "k5", "nat", "k10-encoder", "p0", "p1", "p1-0", "q0"],
+    "ende200k.sh": [
+        "corpus",
+        "teacher",
+        "k10",
+        "mixed",
+        "k2",
+        "k5",
+        "nat",
+        "k10-encoder",
+        "p0",
+        "p1",
+        "p1-0",
+        "q0",
+        "words",
+    ],
     "builtin.sh": ["teacher", "student", "export"],
 }
 
@@ -56,7 +70,17 @@ def test_students_train_side_by_side_and_a_failure_is_told(tmp_path: Path) -> No
         env={**os.environ, "RECOVERSAT": shlex.quote(str(run))}, capture_output=True, text=True, check=False,
     )  # fmt: skip
     trained = {path.name for path in (tmp_path / "out").iterdir() if path.is_dir()}
-    assert trained == {"k10", "k2", "mixed", "k5", "q0", "k10-encoder", "nat", "p1-0"}  # p1 would have come after p0
+    assert trained == {
+        "k10",
+        "k2",
+        "mixed",
+        "k5",
+        "q0",
+        "words",
+        "k10-encoder",
+        "nat",
+        "p1-0",
+    }  # p1 would have come after p0
     assert done.returncode == 1
     assert "a training failed" in done.stderr
 

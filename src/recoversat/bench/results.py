@@ -52,12 +52,13 @@ class SystemFacts:
 
 @dataclass(frozen=True)
 class Ratio:
-    """How many times faster a system is than another, both at their best number of threads, by the median."""
+    """How many times faster a system is than another, both at their best number of threads."""
 
     system: str
     over: str
     batch: int
-    times: float
+    times: float  # by medians
+    times_at_best: float  # by the fastest batch of each: what else ran on the machine disturbs it least
     threads: int
     over_threads: int
 
@@ -145,8 +146,8 @@ def ratios_of(rows: Sequence[Row], systems: Sequence[SystemFacts]) -> list[Ratio
             for batch in sorted({row.batch for row in rows}):
                 mine, theirs = best.get((system, batch)), best.get((over, batch))
                 if mine and theirs:
-                    times = theirs.p50_ms / mine.p50_ms
-                    ratios.append(Ratio(system, over, batch, times, mine.threads, theirs.threads))
+                    times, at_best = theirs.p50_ms / mine.p50_ms, theirs.min_ms / mine.min_ms
+                    ratios.append(Ratio(system, over, batch, times, at_best, mine.threads, theirs.threads))
     return ratios
 
 

@@ -18,9 +18,11 @@ def ratio_table(result: BenchResult) -> Table:
     rows = []
     for system, over in dict.fromkeys((ratio.system, ratio.over) for ratio in result.ratios):
         cells = [found.get((system, over, batch)) for batch in batches]
-        rows.append([system, over, *(f"{cell.times:.2f}x" if cell else MISSING for cell in cells)])
+        rows.append(
+            [system, over, *(f"{cell.times:.2f}x ({cell.times_at_best:.2f}x)" if cell else MISSING for cell in cells)]
+        )
     heads = ["system", "is faster than", *(f"batch {batch}" for batch in batches)]
-    note = "Medians of a batch, each system at its own best number of threads."
+    note = "By medians (by the fastest batch of each), each system at its own best number of threads."
     return Table("How many times faster", heads, rows, n_labels=2, notes=[note])
 
 

@@ -32,6 +32,7 @@ class OnnxStepper:
         self._positions, self._room = positions, room
         self._cache: Floats = np.empty((*memory.shape[:3], 0, memory.shape[4]), dtype=np.float32)  # (2L, B, H, M, E)
         self._filled: Ints = np.zeros(len(memory_lengths), dtype=np.int64)  # (B,) rows each sentence has in it
+        self._sentences: Ints = np.arange(len(memory_lengths))  # (B,) whose source lies in each place
         self._steps = 0
         self._frame: _Frame | None = None
         self._bind_memory()
@@ -53,11 +54,21 @@ class OnnxStepper:
     def keep(self, which: Ints) -> None:
         """Drop or reorder members of the batch."""
         which = np.asarray(which)
+        if np.array_equal(self._sentences[which], self._sentences):
+            self._move(which)
+            return
+        self._sentences = self._sentences[which]
         # np.take, since an array indexed like [:, which] does not lie in order, and nothing could be written in place
         self._memory, self._memory_lengths = np.take(self._memory, which, axis=1), self._memory_lengths[which]
         self._cache, self._filled = np.take(self._cache, which, axis=1), self._filled[which]
         self._bind_memory()
         self._bind_cache()
+
+    def _move(self, which: Ints) -> None:
+        """Let the written rows of hypotheses take each other's places; their sources are the same."""
+        moved, used = np.flatnonzero(which != np.arange(len(which))), int(self._filled.max())
+        self._cache[:, moved, :, :used] = self._cache[:, which[moved], :, :used]
+        self._filled = self._filled[which]
 
     def _frame_of(self, active: Bools, n_best: int, scored: bool) -> "_Frame":
         """Return the arrays of the step before if the same segments are active, else new ones."""

@@ -50,6 +50,27 @@ def test_new_rows_are_written_into_the_same_memory(folder: Path) -> None:
     assert changed.tolist() == [2, 3]
 
 
+def test_hypotheses_of_a_sentence_change_places_without_copying_its_source(folder: Path) -> None:
+    def stepped(which: list[int]) -> OnnxStepper:
+        stepper = engine.start([[7, 8, 9], [9, 8]], np.array([1, 1]))
+        assert isinstance(stepper, OnnxStepper)
+        stepper.keep(np.array([0, 0, 1, 1]))
+        stepper.step(np.array([[BOS], [30], [40], [50]]), alive)
+        stepper.keep(np.array(which))
+        return stepper
+
+    engine, alive, tokens = OnnxEngine(folder, CONFIG), np.ones((4, 1), dtype=bool), np.array([[20], [21], [22], [23]])
+    swapped = [1, 0, 3, 2]
+    one, other = stepped(swapped), stepped([0, 1, 2, 3])
+    memory = one._memory
+    expected = other.step(tokens[swapped], alive).log_probs[swapped]
+    assert one.step(tokens, alive).log_probs.tolist() == expected.tolist()
+    assert len(np.unique(expected)) == 4
+    assert one._memory is memory
+    one.keep(np.array([2, 0]))
+    assert one._memory.shape[1] == 2
+
+
 def test_rounding_with_zero_as_the_least_value_is_a_relu(tmp_path: Path) -> None:
     torch.manual_seed(1)
     weights = {name: 5 * value.numpy() for name, value in Transformer(CONFIG).state_dict().items()}
