@@ -155,7 +155,7 @@ def test_ratios_take_each_system_at_its_best_number_of_threads() -> None:
     over_at = ratios["k10", "at"]
     assert (over_at.threads, over_at.over_threads) == (2, 1)
     assert over_at.times == pytest.approx(45 / 12)
-    assert over_at.times_at_best == pytest.approx(30 / 8)
+    assert over_at.times_at_best == pytest.approx(45 / 12)
     assert ratios["k10", "peer"].times == pytest.approx(24 / 12)
 
 

@@ -28,7 +28,7 @@ class Row:
     tokens_per_s: float
     peak_bytes: int
     device_bytes: int | None = None
-    min_ms: float = 0.0  # the least a batch took: what is left of a time on a busy machine
+    best_ms: float = 0.0  # median of what batches took in their fastest round: what is left on a busy machine
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,7 @@ class Ratio:
     over: str
     batch: int
     times: float  # by medians
-    times_at_best: float  # by the fastest batch of each: what else ran on the machine disturbs it least
+    times_at_best: float  # by the fastest round of each batch: what else ran on the machine disturbs it least
     threads: int
     over_threads: int
 
@@ -120,7 +120,7 @@ def _row(timing: Timing) -> Row:
     return Row(
         timing.worker.system.name, timing.worker.threads, timing.task.batch, times.size, p50, p90, p99,
         timing.task.sentences / seconds, timing.tokens / seconds, timing.peak_bytes, timing.device_bytes,
-        float(times.min()),
+        float(np.median(times.min(axis=0))),
     )  # fmt: skip
 
 
@@ -146,7 +146,7 @@ def ratios_of(rows: Sequence[Row], systems: Sequence[SystemFacts]) -> list[Ratio
             for batch in sorted({row.batch for row in rows}):
                 mine, theirs = best.get((system, batch)), best.get((over, batch))
                 if mine and theirs:
-                    times, at_best = theirs.p50_ms / mine.p50_ms, theirs.min_ms / mine.min_ms
+                    times, at_best = theirs.p50_ms / mine.p50_ms, theirs.best_ms / mine.best_ms
                     ratios.append(Ratio(system, over, batch, times, at_best, mine.threads, theirs.threads))
     return ratios
 

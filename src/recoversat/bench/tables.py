@@ -22,7 +22,9 @@ def ratio_table(result: BenchResult) -> Table:
             [system, over, *(f"{cell.times:.2f}x ({cell.times_at_best:.2f}x)" if cell else MISSING for cell in cells)]
         )
     heads = ["system", "is faster than", *(f"batch {batch}" for batch in batches)]
-    note = "By medians (by the fastest batch of each), each system at its own best number of threads."
+    note = (
+        "By medians (in brackets: of each batch only its fastest round), each system at its own best number of threads."
+    )
     return Table("How many times faster", heads, rows, n_labels=2, notes=[note])
 
 

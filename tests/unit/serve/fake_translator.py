@@ -55,7 +55,7 @@ class FakeTranslator:
         self.batches.append(list(texts))
         self.wanted.append(segments)
         self.busy.set()
-        self.gate.wait(20)
+        self.gate.wait(60)
         time.sleep(self.seconds)
         if any("poison" in text for text in texts):
             raise RuntimeError("a secret sentence with poison in it")

@@ -29,12 +29,12 @@ def occupied(client: TestClient, pool: ThreadPoolExecutor) -> Any:
     translator = client.translator  # type: ignore[attr-defined]
     translator.gate.clear()
     first = pool.submit(ask, client, "men")
-    assert translator.busy.wait(5)
+    assert translator.busy.wait(30)
     return first
 
 
 def until(client: TestClient, waiting: int) -> None:
-    end = time.monotonic() + 5
+    end = time.monotonic() + 30
     while client.service.batcher.waiting < waiting:  # type: ignore[attr-defined]
         assert time.monotonic() < end
         time.sleep(0.005)
