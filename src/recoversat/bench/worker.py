@@ -3,6 +3,7 @@
 Requests and answers are lines of JSON on standard input and output.
 """
 
+import itertools
 import json
 import os
 import resource
@@ -16,7 +17,7 @@ from typing import IO, Any
 from recoversat.bench.specs import BenchSystem
 from recoversat.errors import UserError
 
-_WARM_UP = 8  # sentences, at most, before each round
+_WARM_UP_S = 0.5  # before each round: a process that slept finds its weights out of the cache, for a dozen sentences
 
 
 def serve(requests: Iterator[str], answers: IO[str]) -> None:
@@ -56,10 +57,7 @@ class _Worker:
     def do_time(self, batches: list[list[str]], length: int | None) -> dict[str, Any]:
         """Time each batch by itself."""
         idle = time.process_time() - self._slept_from
-        known = (len(batches[0]), length) in self._warm
-        for batch in [batches[0][:_WARM_UP]] if known else batches:  # a shape's first call may compile or capture
-            self._runner.translate(batch, length)
-        self._warm.add((len(batches[0]), length))
+        self._warm_up(batches, length)
         milliseconds, tokens = [], 0
         for batch in batches:
             began = time.perf_counter()
@@ -67,6 +65,16 @@ class _Worker:
             milliseconds.append(1000 * (time.perf_counter() - began))
             tokens += sum(length or one.tokens for one in written)
         return {"ms": milliseconds, "tokens": tokens, "idle_cpu_s": idle, **self._state()}
+
+    def _warm_up(self, batches: list[list[str]], length: int | None) -> None:
+        """Translate for a while, and all batches of a new shape: its first call may compile or capture."""
+        shape, until = (len(batches[0]), length), time.perf_counter() + _WARM_UP_S
+        least = 1 if shape in self._warm else len(batches)
+        for number, batch in enumerate(itertools.cycle(batches)):
+            if number >= least and time.perf_counter() > until:
+                break
+            self._runner.translate(batch, length)
+        self._warm.add(shape)
 
     def do_write(self, texts: list[str], batch: int) -> dict[str, Any]:
         """Translate, untimed, and hand the text over."""
