@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, field
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -97,7 +98,7 @@ def facts_of(worker: Worker) -> SystemFacts:
     known = {name: worker.facts.get(name) for name in ("family", "engine", "precision", "device", "segments")}
     return SystemFacts(
         worker.system.name,
-        worker.system.path,
+        _public(worker.system.path),
         worker.threads,
         **{name: value for name, value in known.items() if value is not None},
         beam=worker.system.beam,
@@ -106,6 +107,15 @@ def facts_of(worker: Worker) -> SystemFacts:
         load_s=worker.load_s,
         error=worker.error,
     )
+
+
+def _public(path: str) -> str:
+    """Leave out where on this machine a folder lies, unless that is how it was named.
+
+    >>> _public("runs/k5"), _public("/tmp/made-up/ours")
+    ('runs/k5', 'ours')
+    """
+    return Path(path).name if Path(path).is_absolute() else path
 
 
 def rows_of(measured: Measured) -> list[Row]:
