@@ -15,7 +15,7 @@ shift 2
 mkdir -p "$out"
 
 training() {  # NAME CORPUS SETTINGS...: train with the sizes of the preset, and what fits few updates of large batches
-  local name=$1 corpus=$2 settings=() every=$((steps / 5))
+  local name=$1 corpus=$2 settings=() every=$(((steps + 4) / 5))
   shift 2
   for setting in "$@"; do settings+=(--set "$setting"); done
   $run train "$out/$corpus" --out "$out/$name" --preset iwslt16 --set train.steps="$steps" --set train.batch_tokens=32768 \
