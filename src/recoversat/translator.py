@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
-from itertools import islice, pairwise
+from itertools import islice
 from pathlib import Path
 from typing import Literal
 
@@ -19,9 +19,9 @@ from recoversat.directions import choose_direction, prefix_of
 from recoversat.engines.engine import BoundedEngine, Engine, OneShotEngine, WholeDecoder
 from recoversat.engines.loading import ComputeType, EngineOptions, load_engine
 from recoversat.errors import UserError
-from recoversat.forcing import check_forced, force_lines
+from recoversat.forcing import check_forced, force_lines, force_whole
 from recoversat.model_folder import read_config, resolve_model
-from recoversat.segments import assemble, equal_cuts
+from recoversat.segments import assemble
 from recoversat.text.loops import without_loops
 from recoversat.text.numbers import wrong_numbers
 from recoversat.text.tokenizer import Tokenizer, load_tokenizer
@@ -171,7 +171,7 @@ class Translator:
         for batch in self._batches(lengths, np.full(len(src), k), 1, batch_size):
             n_segments, limits = np.full(len(batch), k), np.array([len(tgt[i]) + 1 for i in batch])
             stepper = self.engine.start([src[i] for i in batch], n_segments)
-            decoded = decode_segments(stepper, n_segments, limits, [_forced_whole(tgt[i], k) for i in batch])
+            decoded = decode_segments(stepper, n_segments, limits, [force_whole(tgt[i], k) for i in batch])
             for i, result in zip(batch, decoded, strict=True):
                 results[i] = self._assemble(sources[i], src[i], result)
         return results
@@ -349,10 +349,3 @@ def _check_arguments(texts: Sequence[str], segments: WantedSegments, batch_size:
         raise UserError(f"segments: {segments!r} is neither a whole number from 1 nor 'auto'")
     if batch_size < 1 or beam < 1:
         raise UserError("batch_size and beam are whole numbers from 1")
-
-
-def _forced_whole(target: Sequence[int], k: int) -> Forced:
-    """Force every token of a translation that is cut into K equal segments, and their ends."""
-    cuts = [0, *equal_cuts(np.array([len(target)]), np.array([k]), k)[0].tolist()]
-    segments = [[*target[start:end], EOS] for start, end in pairwise(cuts)]
-    return {(i, j): token for i, segment in enumerate(segments) for j, token in enumerate(segment)}

@@ -51,11 +51,14 @@ def test_killed_and_continued_is_bit_identical(
         if kills == 3 or process.poll() is not None:
             assert process.wait() == 0
             break
-        time.sleep(rng.random() * 0.15)  # somewhere in the next updates, or in the middle of a checkpoint
+        # somewhere in the next updates, or in the middle of a checkpoint, but early enough for the kills that follow
+        end, latest = time.monotonic() + rng.random() * 0.15, f"checkpoints/step-{10 * kills + 15:08d}"
+        while time.monotonic() < end and not (out / latest).exists():
+            time.sleep(0.002)
         os.kill(process.pid, signal.SIGKILL)
         process.wait()
         kills += 1
-    assert kills  # three, unless it was faster than we
+    assert kills == 3
     assert losses(out) == losses(undisturbed)
     assert list(losses(out)) == list(range(1, 41))
     for name in ("best", "checkpoints/step-00000040"):
