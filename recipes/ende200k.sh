@@ -3,14 +3,14 @@
 # model for every K; then the ablations. On one GPU; every stage continues where it was interrupted.
 #
 #   recipes/ende200k.sh DATA OUT [STAGE...]     stages: corpus teacher distill students evaluate, or single students:
-#                                               k10 mixed k2 k5 nat k10-encoder p0 p1 p1-0 q0 words
+#                                               k10 mixed k2 k5 nat p0 p1 p1-0 q0 encoder words
 #
 # DATA holds ende200k/{train,valid,test}.{en,de} (train as .gz) and tests/tst201{3,4}.{en,de}. STEPS is the number of
-# updates of 32k target tokens (default 5000; the teacher takes 3000 and ablations two fifths), RECOVERSAT and PYTHON the
-# commands, PROCESSES how many translate at once. "students" trains three at a time, which share the GPU well under CUDA's
-# MPS (nvidia-cuda-mps-control -d). Stopped anywhere and started again, it goes on.
+# updates of 32k target tokens (default 7000; the teacher takes 2500, NAT a half and ablations a quarter), RECOVERSAT and
+# PYTHON the commands, PROCESSES how many translate at once. "students" trains four at a time, which share the GPU well
+# under CUDA's MPS (nvidia-cuda-mps-control -d). Stopped anywhere and started again, it goes on.
 set -euo pipefail
-data=$1 out=$2 run=${RECOVERSAT:-recoversat} python=${PYTHON:-python3} steps=${STEPS:-5000}
+data=$1 out=$2 run=${RECOVERSAT:-recoversat} python=${PYTHON:-python3} steps=${STEPS:-7000}
 shift 2
 mkdir -p "$out"
 
@@ -31,7 +31,7 @@ student() {  # NAME SETTINGS...: from the teacher's text, encoder and decoder
 }
 
 ablated() {  # NAME SETTINGS...: Tables 2 and 3, with K = 10 and shorter
-  local name=$1 steps=$((steps * 2 / 5))
+  local name=$1 steps=$((steps / 4))
   shift
   student "$name" train.segments=10 "$@"
 }
@@ -42,7 +42,7 @@ stage_corpus() {
     --set data.src_lang=en --set data.tgt_lang=de
 }
 stage_teacher() {
-  local steps=${TEACHER_STEPS:-3000} from=()
+  local steps=${TEACHER_STEPS:-2500} from=()
   training teacher corpus train.segments=1
 }
 stage_distill() {
@@ -53,10 +53,14 @@ stage_k2() { student k2 train.segments=2; }
 stage_k5() { student k5 train.segments=5; }
 stage_k10() { student k10 train.segments=10; }
 stage_mixed() { student mixed "train.segments=[1, 2, 3, 4, 5, 6, 8, 10]"; }
-stage_nat() { student nat model.kind=nat train.segments=1 train.compile=false; }
-stage_k10-encoder() {  # as the paper does: only the encoder comes from the teacher
+stage_nat() {
+  local steps=$((steps / 2))
+  student nat model.kind=nat train.segments=1 train.compile=false
+}
+stage_encoder() {  # as the paper does: only the encoder comes from the teacher
+  local steps=$((steps / 4))
   from=(--init-from "$out/teacher")
-  training k10-encoder distilled train.segments=10
+  training encoder distilled train.segments=10
 }
 stage_p0() { ablated p0 train.random_prob=0; }
 stage_p1() { ablated p1 train.random_prob=1 train.anneal=false; }
@@ -68,9 +72,10 @@ lane() { for name in "$@"; do "stage_$name" > "$out/$name.log" 2>&1; done; }
 stage_students() {
   local one lanes=() failed=0
   trap 'trap - TERM; kill 0' INT TERM  # none is left behind
-  lane k10 k2 p0 p1 & lanes+=($!)
-  lane mixed k5 q0 words & lanes+=($!)
-  lane k10-encoder nat p1-0 & lanes+=($!)
+  lane k10 p1-0 words & lanes+=($!)
+  lane mixed q0 & lanes+=($!)
+  lane k5 p0 encoder & lanes+=($!)
+  lane k2 nat p1 & lanes+=($!)
   for one in "${lanes[@]}"; do wait "$one" || failed=1; done
   [ $failed = 0 ] || { echo "a training failed: see $out/*.log" >&2; return 1; }
 }
@@ -84,8 +89,7 @@ stage_evaluate() {
   add "NAT + LPD 9" "nat:lengths=9:teacher=$out/teacher"
   for name in 2 5 10; do add "RecoverSAT $name" "k$name"; done
   for name in 1 2 5 10 auto; do add "one model $name" "mixed:segments=$name"; done
-  for name in p0 p1 p1-0 q0 words; do add "ablation $name" "$name"; done
-  add "RecoverSAT 10 encoder only" k10-encoder
+  for name in p1-0 p0 p1 q0 encoder words; do add "ablation $name" "$name"; done
   $run evaluate "${systems[@]}" --at "AT beam 4" --baseline "AT beam 4" --batch-size 256 --latency "${LATENCY:-100}" \
     --samples "${SAMPLES:-1000}" \
     --test "ende200k=$data/ende200k/test.en,$data/ende200k/test.de" \

@@ -1,8 +1,9 @@
 """What translating gives back: text, and how it came about."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Literal
+from functools import cached_property
+from typing import Any, Literal, overload
 
 import numpy as np
 
@@ -26,13 +27,46 @@ class Segment:
         return float(np.mean(self.log_probs)) if self.log_probs else 0.0
 
 
+class LaterSegments(Sequence[Segment]):
+    """Segments that are spelt out when somebody looks at them: in large batches that takes longer than a GPU needs."""
+
+    def __init__(self, count: int, spell: Callable[[int], Segment]) -> None:
+        self._count, self._spell = count, spell
+
+    @cached_property
+    def _spelt(self) -> list[Segment]:
+        return [self._spell(index) for index in range(self._count)]
+
+    def __len__(self) -> int:
+        return self._count
+
+    def __iter__(self) -> Iterator[Segment]:
+        return iter(self._spelt)
+
+    @overload
+    def __getitem__(self, index: int) -> Segment: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[Segment]: ...
+    def __getitem__(self, index: int | slice) -> Segment | list[Segment]:
+        return self._spelt[index]
+
+    def __eq__(self, other: object) -> bool:
+        return self._spelt == list(other) if isinstance(other, Sequence) else NotImplemented
+
+    def __repr__(self) -> str:
+        return repr(self._spelt)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return list, (self._spelt,)  # a copy needs no tokenizer
+
+
 @dataclass(frozen=True)
 class Translation:
     """A translated sentence and how it came about."""
 
     source: str
     text: str
-    segments: list[Segment] = field(default_factory=list)
+    segments: Sequence[Segment] = field(default_factory=list)
     steps: int = 0
 
     @property

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Literal
@@ -25,7 +26,7 @@ from recoversat.segments import assemble
 from recoversat.text.loops import without_loops
 from recoversat.text.numbers import wrong_numbers
 from recoversat.text.tokenizer import Tokenizer, load_tokenizer
-from recoversat.translation import Ending, Segment, Translation, joined
+from recoversat.translation import Ending, LaterSegments, Segment, Translation, joined
 from recoversat.vocab import DEL, EOS
 
 _BROKEN = "\ufffd"
@@ -325,9 +326,8 @@ class Translator:
         if _BROKEN in text and _BROKEN not in source:  # bytes that are no text: a script it has never learnt
             text = source
         text = source[: len(source) - len(source.lstrip())] + text.strip() + source[len(source.rstrip()) :]
-        return Translation(
-            source, text, [self._segment(decoded, i) for i in range(len(decoded.segments))], decoded.steps
-        )
+        segments = LaterSegments(len(decoded.segments), partial(self._segment, decoded))
+        return Translation(source, text, segments, decoded.steps)
 
     def _segment(self, decoded: Decoded, index: int) -> Segment:
         tokens = decoded.segments[index]

@@ -25,6 +25,7 @@ from recoversat.bench.untrained import build_untrained, random_weights, untraine
 from recoversat.bench.worker import serve
 from recoversat.engines.engine import WholeDecoder
 from recoversat.errors import UserError
+from recoversat.peers.ctranslate2_translator import PeerTranslation
 
 
 def test_a_system_is_read_with_its_options() -> None:
@@ -221,10 +222,10 @@ class FakeRunner:
 
     facts = {"family": "at", "engine": "fake"}  # noqa: RUF012
 
-    def translate(self, texts: list[str], length: int | None) -> list[systems.Written]:
+    def translate(self, texts: list[str], length: int | None) -> list[PeerTranslation]:
         if "crash" in texts:
             raise ZeroDivisionError("no")
-        return [systems.Written(text.upper(), len(text)) for text in texts]
+        return [PeerTranslation(text.upper(), [7] * len(text), len(text)) for text in texts]
 
     def source_lengths(self, texts: list[str]) -> list[int]:
         return [len(text) for text in texts]

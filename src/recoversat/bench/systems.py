@@ -1,7 +1,6 @@
 """The systems as a worker sees them: text in, text and counts out, whoever's engine it is."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol, cast
 
@@ -16,12 +15,16 @@ from recoversat.peers.ctranslate2_writer import MODEL
 from recoversat.translator import Translator
 
 
-@dataclass(frozen=True)
-class Written:
-    """A translation and how many sub-words it has."""
+class Written(Protocol):
+    """A translation."""
 
-    text: str
-    tokens: int
+    @property
+    def text(self) -> str:
+        """Return it as text."""
+
+    @property
+    def ids(self) -> list[int]:
+        """Return it in sub-words; only the clock's owner asks, when it stands still."""
 
 
 class Runner(Protocol):
@@ -29,7 +32,7 @@ class Runner(Protocol):
 
     facts: dict[str, Any]  # family, engine, precision, device, segments, beam, bytes
 
-    def translate(self, texts: Sequence[str], length: int | None) -> list[Written]:
+    def translate(self, texts: Sequence[str], length: int | None) -> Sequence[Written]:
         """Translate one batch, tokenisation included; `length` fixes the tokens of every translation."""
 
     def source_lengths(self, texts: Sequence[str]) -> list[int]:
@@ -63,14 +66,13 @@ class OwnRunner:
         self.facts = {"family": family, "segments": self._segments, "beam": system.beam, **described}
         self.facts["bytes"] = _size(folder, described)
 
-    def translate(self, texts: Sequence[str], length: int | None) -> list[Written]:
+    def translate(self, texts: Sequence[str], length: int | None) -> Sequence[Written]:
         if length not in self._engines:
             self._engines[length] = fix_length(self._engines[None], length or 0)
         self._translator.engine = self._engines[length]
-        found = self._translator.translate(
+        return self._translator.translate(
             texts, segments=self._segments, batch_size=len(texts), beam=self._beam, scores=False
         )
-        return [Written(one.text, len(one.ids)) for one in found]
 
     def source_lengths(self, texts: Sequence[str]) -> list[int]:
         return [len(ids) for ids in self._translator.tokenizer.encode(texts)]
@@ -93,9 +95,8 @@ class PeerRunner:
             "bytes": (folder / MODEL).stat().st_size,
         }  # fmt: skip
 
-    def translate(self, texts: Sequence[str], length: int | None) -> list[Written]:
-        found = self._translator.translate(texts, batch_size=len(texts), beam=self._beam, length=length)
-        return [Written(one.text, len(one.ids)) for one in found]
+    def translate(self, texts: Sequence[str], length: int | None) -> Sequence[Written]:
+        return self._translator.translate(texts, batch_size=len(texts), beam=self._beam, length=length)
 
     def source_lengths(self, texts: Sequence[str]) -> list[int]:
         return [len(ids) for ids in self._translator.tokenizer.encode(texts)]

@@ -63,7 +63,7 @@ class _Worker:
             began = time.perf_counter()
             written = self._runner.translate(batch, length)
             milliseconds.append(1000 * (time.perf_counter() - began))
-            tokens += sum(length or one.tokens for one in written)
+            tokens += sum(length or len(one.ids) for one in written)
         return {"ms": milliseconds, "tokens": tokens, "idle_cpu_s": idle, **self._state()}
 
     def _warm_up(self, batches: list[list[str]], length: int | None) -> None:
@@ -78,11 +78,11 @@ class _Worker:
 
     def do_write(self, texts: list[str], batch: int) -> dict[str, Any]:
         """Translate, untimed, and hand the text over."""
-        written = []
+        written: list[str] = []
         for start in range(0, len(texts), batch):
-            written += self._runner.translate(texts[start : start + batch], None)
+            written += [one.text for one in self._runner.translate(texts[start : start + batch], None)]
         self._slept_from = time.process_time()
-        return {"texts": [one.text for one in written]}
+        return {"texts": written}
 
     def do_measure(self, texts: list[str]) -> dict[str, Any]:
         """Count the sub-words of sources."""

@@ -29,6 +29,10 @@ def evaluate(
     tokenised: Annotated[bool, typer.Option("--tokenised", help="Tokenised BLEU too, as in the paper.")] = False,
     latency: Annotated[int, typer.Option(min=0, help="Time so many sentences at batch 1.")] = 0,
     batch_size: Annotated[int, typer.Option(min=1, help="Sentences translated together.")] = 32,
+    subwords: Annotated[
+        Path | None,
+        typer.Option(help="Model in whose sub-words Rep and Mis are counted; by default --at's.", show_default=False),
+    ] = None,
     device: Device = "auto",
 ) -> None:
     """Measure systems on test sets: BLEU, chrF, TER, Rep, Mis, Step, confidence; one table, JSON, HTML, plots."""
@@ -38,7 +42,7 @@ def evaluate(
 
     plan = EvaluationPlan(at, baseline, samples, tokenize, tokenised)
     systems, tests = [parse_system(text) for text in system], [parse_test(text) for text in test]
-    evaluated = run_evaluation(Request(systems, tests, out, plan, batch_size, device, latency))
+    evaluated = run_evaluation(Request(systems, tests, out, plan, batch_size, device, latency, subwords))
     typer.echo(evaluated.as_text())
     typer.echo(f"report: {evaluated.files.html}", err=True)
 

@@ -18,13 +18,17 @@ _MEASURES = (
     "Deleted",
     "Cut off",
     "ms",
+    "Speedup",
 )
 _HALVES = ("BLEU, surer / other half", "chrF2++, surer / other half")
 
 
 def results_table(results: Sequence[Result]) -> Table:
     """Put all results into one table; columns that nobody fills are left out."""
-    rows = [[result.output.test_set, result.output.name, _k(result), *_cells(result)] for result in results]
+    rows = [
+        [result.output.test_set, result.output.name, _k(result), *_cells(result), _speedup(result, results)]
+        for result in results
+    ]
     columns = ["Test set", "System", "K", *_MEASURES]
     return without_empty_columns(Table("Results", columns, rows, n_labels=2, notes=_notes(results)))
 
@@ -77,7 +81,7 @@ def confidence_table(results: Sequence[Result]) -> Table | None:
 
 
 def _cells(result: Result) -> list[str]:
-    """Fill the columns of _MEASURES."""
+    """Fill the columns of _MEASURES but the last, which needs the other results."""
     quality, errors, segments = result.quality, result.errors, result.segments
     return [
         _score(quality.bleu),
@@ -92,6 +96,16 @@ def _cells(result: Result) -> list[str]:
         _percent(segments.cut_share if segments else None),
         number(result.output.latency_ms, 1),
     ]
+
+
+def _speedup(result: Result, results: Sequence[Result]) -> str:
+    """Say how many times faster than the AT system; only timings by one engine on one device are comparable."""
+    at_system, latency = result.errors.relative_to if result.errors else None, result.output.latency_ms
+    for other in results:
+        if (other.output.test_set, other.output.name) == (result.output.test_set, at_system) and latency:
+            at_latency = other.output.latency_ms
+            return MISSING if at_latency is None else f"{at_latency / latency:.2f}x"
+    return MISSING
 
 
 def _k(result: Result) -> str:
@@ -140,6 +154,8 @@ def _notes(results: Sequence[Result]) -> list[str]:
             notes.append(f"{name} is not autoregressive (K > 1): Rep and Mis cannot be compared with the paper's.")
     if baselines := _baselines(results):
         notes.append(f"“vs baseline”: BLEU minus that of {baselines}, p by paired bootstrap.")
+    if any(_speedup(r, results) != MISSING for r in results):
+        notes.append(f"ms: mean of one sentence at batch 1. Speedup: over {', '.join(at_systems)}.")
     if any(r.segments for r in results):
         notes.append("Deleted, Cut off: share of all segments that ended with DEL, or at the maximum length.")
     if split := sorted({r.output.name for r in results if r.output.settings.get("text") == "tokenised"}):

@@ -43,6 +43,7 @@ class Request:
     batch_size: int = 32
     device: str = "auto"
     latency: int = 0  # sentences to time at batch 1
+    subwords: Path | None = None  # model whose sub-words count, where no system is one
     title: str = "Evaluation"
 
 
@@ -64,7 +65,7 @@ def run_evaluation(request: Request, tables: Tables = no_tables) -> Evaluated:
     """Translate what is not translated yet, measure, and write the report."""
     plan = request.plan
     check_specs(request.systems, request.tests, {"--at": plan.at_system, "--baseline": plan.baseline})
-    subwords = Subwords.of(request.systems, plan.at_system)
+    subwords = Subwords.of(request.systems, plan.at_system, request.subwords)
     if plan.tokenised and not subwords.is_split_text:
         raise UserError("--tokenised: these systems do not write tokenised text ('@@ ' data); leave it out")
     test_sets = [subwords.read_test_set(spec) for spec in request.tests]

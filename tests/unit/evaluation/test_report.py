@@ -47,8 +47,18 @@ def test_the_cells_are_the_results(results):
     assert (row["Rep %"], row["Mis %"]) == (f"{result.errors.rep:.2f}", f"{result.errors.mis:.2f}")
     assert row["Step"] == f"{result.steps.mean:.2f}"
     assert (row["Deleted"], row["Cut off"], row["ms"]) == ("20.0 %", "0.0 %", "10.0")
+    assert row["Speedup"] == "10.00x"
     assert "Tokenised BLEU" not in row
     assert any("relative to AT" in note for note in table.notes)
+    assert any("Speedup: over AT." in note for note in table.notes)
+
+
+def test_no_speedup_over_a_system_that_was_not_timed(toy, systems):
+    untimed = [replace(systems[0], latency_ms=None), *systems[1:]]
+    table = results_table(evaluate(untimed, [toy], PLAN))
+    assert "ms" in table.columns
+    assert "Speedup" not in table.columns
+    assert not any("Speedup" in note for note in table.notes)
 
 
 def test_rep_relative_to_a_system_that_is_not_autoregressive_is_pointed_out(toy, systems, results):

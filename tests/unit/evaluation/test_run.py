@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 
@@ -119,6 +120,27 @@ def test_only_the_new_system_of_a_repeated_evaluation_is_run(folder, engine):
     engine.batches.clear()
     run_evaluation(replace(request(folder, "o=model", tests=("one", "two")), out=folder / "fresh"))
     assert len(engine.batches) == steps_for_one_system
+
+
+def test_saved_outputs_are_counted_in_the_sub_words_of_a_given_model(folder, engine):
+    run_evaluation(request(folder, "m=model", at_system="m"))
+    wanted = record(folder)["errors"]
+    saved = replace(request(folder, "m=report/outputs/{test}/m.jsonl", at_system="m"), out=folder / "again")
+    (bare,) = run_evaluation(saved).results
+    (counted,) = run_evaluation(replace(saved, subwords=folder / "model")).results
+    assert bare.errors.mis is None  # the references are not known in sub-words
+    assert (counted.errors.rep, counted.errors.mis) == (wanted["rep"], wanted["mis"])
+
+
+def test_every_timed_sentence_is_translated_once_before_the_clock_starts(folder, engine, monkeypatch):
+    said = []
+    clock = SimpleNamespace(perf_counter=lambda: said.append(len(engine.batches)) or len(said))
+    monkeypatch.setattr("recoversat.evaluation.systems.time", clock)
+    run_evaluation(request(folder, "m=model"))
+    engine.batches.clear()
+    run_evaluation(request(folder, "m=model", latency=2))
+    before, after = said
+    assert before == after - before  # as many steps as are timed: an engine prepares for each new length
 
 
 def test_latency_is_measured_once_without_translating_again(folder, engine):
