@@ -8,7 +8,7 @@ data=$1 out=$2 run=${RECOVERSAT:-recoversat}
 mkdir -p "$out"
 
 $run fit --src "$data/train.en.gz" --tgt "$data/train.de.gz" --valid-src "$data/valid.en" --valid-tgt "$data/valid.de" \
-  --test-src "$data/test2016.en" --test-tgt "$data/test2016.de" --out "$out/k5" --segments 5 \
+  --test-src "$data/test2016.en" --test-tgt "$data/test2016.de" --out "$out/k5" --segments 5 --encoder-only \
   --set train.steps="${STEPS:-4000}" &
 while [ ! -d "$out/k5/distilled" ]; do kill -0 $! || exit 1; sleep 1; done  # the other students need no more than that
 

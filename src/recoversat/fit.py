@@ -5,19 +5,20 @@ killed; so the state of the whole is which results exist.
 """
 
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from recoversat.config import Config
+from recoversat.config import Config, ModelConfig
 from recoversat.data.corpus import open_corpus
 from recoversat.data.prepare import TextPairs, prepare
+from recoversat.directions import direction_tag
 from recoversat.distill import Distillation, distill
 from recoversat.errors import UserError
 from recoversat.identity import claim
 from recoversat.model_folder import checkpoint_folders, read_config, resolve_model
-from recoversat.storage import atomic_folder, fingerprint, read_json, sweep_partial, write_json
+from recoversat.storage import atomic_folder, fingerprint, lines_of, read_json, sweep_partial, write_json, write_text
 from recoversat.training.run_folder import HARMLESS
 
 STATE = "fit.json"
@@ -43,6 +44,12 @@ class FitJob:
     beam: int = 4
     device: str = "auto"
     say: Say = print
+    encoder_only: bool = False  # start the student as the paper does; its decoder then needs many more updates
+
+    @property
+    def with_decoder(self) -> bool:
+        """Whether the student starts from the teacher's decoder, of which it may take fewer layers, but not more."""
+        return not self.encoder_only and self.student.model.decoder_layers <= self.teacher.model.decoder_layers
 
 
 @dataclass(frozen=True)
@@ -57,6 +64,7 @@ class Stage:
 
 def fit(job: FitJob, *, force: bool = False, dry_run: bool = False) -> None:
     """Run every stage that is not done yet; a plan is printed first."""
+    _check_sizes(job.student.model, job.teacher.model)
     stages = _stages(job)
     job.say(_plan_text(job, stages))
     if dry_run:
@@ -74,6 +82,17 @@ def fit(job: FitJob, *, force: bool = False, dry_run: bool = False) -> None:
         job.say(f"{title}: {stage.plan}")
         stage.run(title)
     job.say(_summary_text(job))
+
+
+def _check_sizes(student: ModelConfig, teacher: ModelConfig) -> None:
+    """Find out before the first training that the last one could not start from it."""
+    for name in ("d_model", "d_hidden", "n_heads", "encoder_layers"):
+        own, other = getattr(student, name), getattr(teacher, name)
+        if own != other:
+            raise UserError(
+                f"model.{name} is {own}, the teacher's is {other}: the student starts from its teacher's encoder,"
+                f" so both need the same; use --set model.{name}={other}"
+            )
 
 
 def _stages(job: FitJob) -> list[Stage]:
@@ -94,7 +113,8 @@ def _stages(job: FitJob) -> list[Stage]:
               lambda t: _distill(job, t)),
         Stage(
             "student",
-            f"train RecoverSAT, K = {student.segments}, {student.steps:,} updates of {student.batch_tokens:,} tokens",
+            f"train RecoverSAT, K = {student.segments}, {student.steps:,} updates of {student.batch_tokens:,} tokens,"
+            f" from the teacher's {'weights' if job.with_decoder else 'encoder'}",
             out / "student" / "checkpoints" / f"step-{student.steps:08d}",
             lambda t: _train(job, t, job.student, "distilled", "student", out / "teacher-model"),
         ),
@@ -118,7 +138,7 @@ def _claim(job: FitJob, force: bool) -> None:
 
 
 def _identity(job: FitJob) -> dict[str, Any]:
-    identity: dict[str, Any] = {"hold_out": job.hold_out, "beam": job.beam}
+    identity: dict[str, Any] = {"hold_out": job.hold_out, "beam": job.beam, "with decoder": job.with_decoder}
     for name, pairs in (("train", job.pairs), ("valid", job.valid), ("test", job.test)):
         files = [path for path in (pairs.src, pairs.tgt) if path] if pairs else []
         for path in files:
@@ -143,9 +163,8 @@ def _train(job: FitJob, title: str, config: Config, corpus_name: str, run_name: 
     from recoversat.training.loop import start_point, train
 
     corpus = open_corpus(job.out / corpus_name)
-    validate = bleu_validator(corpus, config)
-    run = job.out / run_name
-    train(config, corpus, run, validate=validate, start_from=start_point(teacher), device=job.device, title=title)
+    validate, start = bleu_validator(corpus, config), start_point(teacher, job.with_decoder)
+    train(config, corpus, job.out / run_name, validate=validate, start_from=start, device=job.device, title=title)
 
 
 def _choose_model(job: FitJob, run_name: str, corpus_name: str) -> None:
@@ -190,8 +209,7 @@ def _report(job: FitJob) -> None:
     out = job.out
     corpus = open_corpus(out / "corpus")
     tests = [TestSpec("valid", out / "corpus" / "valid.src", out / "corpus" / "valid.tgt")] if corpus.valid_src else []
-    if job.test and job.test.tgt:
-        tests.append(TestSpec("test", job.test.src, job.test.tgt))
+    tests += [TestSpec(*files) for files in _test_files(job)]
     if not tests:
         write_json(out / "summary.json", {"systems": []})
         return
@@ -215,6 +233,21 @@ def _report(job: FitJob) -> None:
     write_json(out / "summary.json", {"systems": figures})
 
 
+def _test_files(job: FitJob) -> Iterator[tuple[str, Path, Path]]:
+    """Yield the test set; for a model of both directions once each way, its sources tagged as validation text is."""
+    if not job.test or not job.test.tgt:
+        return
+    if not job.student.data.both_directions:
+        yield "test", job.test.src, job.test.tgt
+        return
+    sides = (job.test.src, job.test.tgt)
+    for (one, other), (source, target) in zip((sides, sides[::-1]), job.student.data.directions, strict=True):
+        name, tag = f"test {source}-{target}", direction_tag(target)
+        tagged = job.out / f"{name}.src"
+        write_text(tagged, "".join(f"{tag}{line}\n" for line in lines_of(one)))
+        yield name, tagged, other
+
+
 def describe(config: Config) -> str:
     """Say in one line what will be built."""
     m = config.model
@@ -235,7 +268,7 @@ def _plan_text(job: FitJob, stages: list[Stage]) -> str:
 def _summary_text(job: FitJob) -> str:
     figures = read_json(job.out / "summary.json", "fit folder")["systems"]
     lines = [
-        f"  {f['test_set']:>6} {f['system']:<18} BLEU {f['bleu']:6.2f}"
+        f"  {f['test_set']:>10} {f['system']:<18} BLEU {f['bleu']:6.2f}"
         + (f"  Step {f['step']:.2f}" if f["step"] else "")
         for f in figures
     ]

@@ -64,6 +64,7 @@ def fit_job(
     overrides: list[str],
     teacher_overrides: list[str],
     device: str,
+    encoder_only: bool = False,
 ) -> FitJob:
     """Settle everything `fit` needs: what the user gave wins over what the size of the corpus suggests."""
     n_pairs = sum(1 for _ in pairs)
@@ -90,4 +91,5 @@ def fit_job(
         student.decode.beam,
         device,
         lambda text: print(text, file=sys.stderr),
+        encoder_only,
     )

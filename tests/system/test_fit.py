@@ -105,11 +105,38 @@ def test_dry_run_prints_the_plan_alone(tmp_path: Path, recoversat: Run) -> None:
     assert not (tmp_path / "out").exists()
 
 
-def test_both_directions_are_named(tmp_path: Path, recoversat: Run, one_thread: dict[str, str]) -> None:
-    out = tmp_path / "out"
-    said = recoversat(
-        *arguments(out, sample(tmp_path, 40), **{"data.both_directions": "true", "train.steps": 60}), env=one_thread
-    ).stderr
+def test_the_student_starts_from_the_teacher_as_far_as_it_can(
+    finished: Path, tmp_path: Path, recoversat: Run, one_thread: dict[str, str]
+) -> None:
+    def plan(*options: str) -> str:
+        return recoversat(*arguments(tmp_path / "out"), *options, "--dry-run").stderr
+
+    assert "from the teacher's weights" in plan()
+    assert "from the teacher's weights" in plan("--teacher-set", "model.decoder_layers=2")
+    assert "from the teacher's encoder" in plan("--encoder-only")
+    assert "from the teacher's encoder" in plan(
+        "--set", "model.decoder_layers=2", "--teacher-set", "model.decoder_layers=1"
+    )
+    facts = read_json(finished / "model" / "config.json", "model")["facts"]
+    assert facts["initialised_from"].endswith("(encoder. embedding. decoder.)")
+
+
+def test_a_teacher_of_another_size_is_refused_before_it_is_trained(tmp_path: Path, recoversat: Run) -> None:
+    refused = recoversat(*arguments(tmp_path / "out"), "--teacher-set", "model.d_model=64", expect=2).stderr
+    assert "model.d_model is 48, the teacher's is 64" in refused
+    assert "--set model.d_model=64" in refused
+    assert not (tmp_path / "out").exists()
+
+
+def test_both_directions_are_named_and_measured(tmp_path: Path, recoversat: Run, one_thread: dict[str, str]) -> None:
+    out, data = tmp_path / "out", sample(tmp_path, 40)
+    both = {"data.both_directions": "true", "train.steps": 60}
+    test = ["--test-src", str(data / "tatoeba.en"), "--test-tgt", str(data / "tatoeba.de")]
+    said = recoversat(*arguments(out, data, **both), *test, env=one_thread).stderr
+    figures = read_json(out / "summary.json", "fit")["systems"]
+    assert list(dict.fromkeys(figure["test_set"] for figure in figures)) == ["valid", "test en-de", "test de-en"]
+    tagged = (out / "test de-en.src").read_text(encoding="utf-8").splitlines()
+    assert tagged == [f"<2en>{line}" for line in (data / "tatoeba.de").read_text(encoding="utf-8").splitlines()]
     assert "fit: en <-> de, K = 3" in said
     assert "\nen <-> de\n" in said
     assert "en -> de" not in said

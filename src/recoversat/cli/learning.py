@@ -128,6 +128,9 @@ def fit(
     teacher_set: Annotated[
         list[str] | None, typer.Option(help="section.key=value for the teacher alone.", show_default=False)
     ] = None,
+    encoder_only: Annotated[
+        bool, typer.Option("--encoder-only", help="As the paper: the student's decoder starts from nothing.")
+    ] = False,
     device: Device = "auto",
     force: Force = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the plan and stop.")] = False,
@@ -139,5 +142,6 @@ def fit(
     job = fit_job(
         text_pairs(src, tgt, None), out, optional_pairs(valid_src, valid_tgt, "--valid"),
         optional_pairs(test_src, test_tgt, "--test"), segments, config, preset, set_ or [], teacher_set or [], device,
+        encoder_only,
     )  # fmt: skip
     run_fit(job, force=force, dry_run=dry_run)

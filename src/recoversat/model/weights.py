@@ -59,7 +59,7 @@ def start_from_teacher(model: nn.Module, teacher: Path, parts: tuple[str, ...]) 
     wanted = [name for name in own if name.startswith(parts)]
     for name in wanted:
         if name not in weights:
-            raise UserError(f"cannot start from {teacher}: it has no {name}; use the same number of encoder layers")
+            raise UserError(f"cannot start from {teacher}: it has no {name}; use the same number of layers")
         if weights[name].shape != own[name].shape:
             found, need = tuple(weights[name].shape), tuple(own[name].shape)
             raise UserError(
