@@ -53,6 +53,14 @@ class Comparison:
     signature: str
 
 
+@dataclass(frozen=True)
+class Compared:
+    """What the bootstrap tells of several systems, by their names; the baseline has a quality only."""
+
+    qualities: dict[str, Quality]
+    comparisons: dict[str, list[Comparison]]
+
+
 def score_corpus(hypotheses: Sequence[str], references: Sequence[str], *, tokenize: str | None = None) -> Quality:
     """Score detokenised text; `tokenize` is sacreBLEU's for languages without blanks ('zh', 'ja-mecab').
 
@@ -114,23 +122,23 @@ def compare(
     *,
     n_samples: int = 1000,
     tokenize: str | None = None,
-) -> dict[str, list[Comparison]]:
-    """Test each system against the baseline on every metric; `baseline` is its name and its lines."""
-    test = PairedTest(
-        [baseline, *systems.items()],
-        _metrics(references, tokenize),
-        None,
-        test_type="bs",
-        n_samples=n_samples,
-    )
+) -> Compared:
+    """Score all systems and test each against the baseline on every metric; `baseline` is its name and its lines."""
+    names = [baseline[0], *systems]
+    metrics = _metrics(references, tokenize)
+    plain = [str(metric.get_signature()) for metric in metrics.values()]  # the test writes its own settings into them
+    test = PairedTest([baseline, *systems.items()], metrics, None, test_type="bs", n_samples=n_samples)
     signatures, columns = test()
+    scores: dict[str, list[Score]] = {name: [] for name in names}
     compared: dict[str, list[Comparison]] = {name: [] for name in systems}
-    for metric, signature in signatures.items():
-        first, *others = (cell for cell in columns[metric] if isinstance(cell, Result))
-        for name, result in zip(systems, others, strict=True):
-            difference = float(result.score - first.score)
+    for (metric, signature), without_test in zip(signatures.items(), plain, strict=True):
+        results = [cell for cell in columns[metric] if isinstance(cell, Result)]
+        for name, result in zip(names, results, strict=True):
+            scores[name].append(Score(metric, float(result.score), without_test))
+        for name, result in zip(systems, results[1:], strict=True):
+            difference = float(result.score - results[0].score)
             compared[name].append(_comparison(baseline[0], metric, difference, result, str(signature)))
-    return compared
+    return Compared({name: Quality(*three) for name, three in scores.items()}, compared)
 
 
 def _comparison(baseline: str, metric: str, difference: float, result: Result, signature: str) -> Comparison:

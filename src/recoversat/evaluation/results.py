@@ -7,7 +7,7 @@ from recoversat.errors import UserError
 from recoversat.evaluation.confidence import Confidence, measure_confidence
 from recoversat.evaluation.errors import ErrorRates, error_rates
 from recoversat.evaluation.outputs import SystemOutput, TestSet
-from recoversat.evaluation.quality import Comparison, Quality, compare, score_corpus, tokenised_bleu
+from recoversat.evaluation.quality import Compared, Comparison, Quality, compare, score_corpus, tokenised_bleu
 from recoversat.evaluation.segment_stats import (
     SegmentSummary,
     StepSummary,
@@ -60,7 +60,7 @@ def _evaluate_on(test_set: TestSet, outputs: dict[str, SystemOutput], plan: Eval
     baseline = _named(outputs, plan.baseline, "baseline", test_set)
     for output in outputs.values():
         _check_aligned(output, test_set)
-    compared: dict[str, list[Comparison]] = {}
+    compared = Compared({}, {})
     others = {name: output.hypotheses for name, output in outputs.items() if output is not baseline}
     if baseline and others:
         compared = compare(
@@ -74,8 +74,8 @@ def _evaluate_on(test_set: TestSet, outputs: dict[str, SystemOutput], plan: Eval
         Result(
             output=output,
             test_set_hash=test_set.fingerprint,
-            quality=_quality(output, test_set, plan),
-            comparisons=compared.get(output.name, []),
+            quality=_quality(output, test_set, plan, compared.qualities.get(output.name)),
+            comparisons=compared.comparisons.get(output.name, []),
             errors=_errors(output, test_set, at_system),
             steps=None if (steps := steps_of(output)) is None else summarise_steps(steps),
             segments=None if output.segments is None else summarise_segments(output.segments),
@@ -85,8 +85,8 @@ def _evaluate_on(test_set: TestSet, outputs: dict[str, SystemOutput], plan: Eval
     ]
 
 
-def _quality(output: SystemOutput, test_set: TestSet, plan: EvaluationPlan) -> Quality:
-    quality = score_corpus(output.hypotheses, test_set.references, tokenize=plan.tokenize)
+def _quality(output: SystemOutput, test_set: TestSet, plan: EvaluationPlan, scored: Quality | None) -> Quality:
+    quality = scored or score_corpus(output.hypotheses, test_set.references, tokenize=plan.tokenize)
     if not plan.tokenised:
         return quality
     if output.tokenised_hypotheses is None or test_set.tokenised_references is None:

@@ -107,7 +107,7 @@ def test_the_paired_bootstrap_is_the_commands(tmp_path):
     cell = r"([\d.]+) \(([\d.]+) ± ([\d.]+)\)(?: \(p = ([\d.]+))?"
     baseline, theirs = (re.findall(cell, line) for line in printed.splitlines() if re.search(cell, line))
     signatures = dict(re.findall(r"^ - (BLEU|chrF2\+\+|TER)\s+(\S+)$", printed, flags=re.MULTILINE))
-    (compared,) = compare(("base", BASELINE), {"sys": SYSTEM}, REFERENCES, n_samples=300).values()
+    (compared,) = compare(("base", BASELINE), {"sys": SYSTEM}, REFERENCES, n_samples=300).comparisons.values()
     assert [comparison.metric for comparison in compared] == ["BLEU", "chrF2++", "TER"]
     for comparison, (score, mean, interval, p_value), (base_score, *_) in zip(compared, theirs, baseline, strict=True):
         assert comparison.baseline == "base"
@@ -118,7 +118,7 @@ def test_the_paired_bootstrap_is_the_commands(tmp_path):
 
 
 def test_each_system_is_compared_with_the_baseline_under_its_own_name():
-    compared = compare(("base", BASELINE), {"sys": SYSTEM, "best": REFERENCES}, REFERENCES, n_samples=50)
+    compared = compare(("base", BASELINE), {"sys": SYSTEM, "best": REFERENCES}, REFERENCES, n_samples=50).comparisons
     bleu = {name: comparisons[0].difference for name, comparisons in compared.items()}
     assert list(bleu) == ["sys", "best"]
     assert bleu["best"] > bleu["sys"] > 0
@@ -129,3 +129,9 @@ def test_sentence_chrf_is_the_commands(tmp_path):
     options = ["-m", "chrf", "--chrf-word-order", "2", "--sentence-level", "--score-only", "-w", "6"]
     printed = run_sacrebleu(*files, *options).split()
     assert [f"{score:.6f}" for score in sentence_chrf(SYSTEM, REFERENCES)] == printed
+
+
+def test_the_bootstrap_scores_as_score_corpus_does():
+    lines = {"base": BASELINE, "sys": SYSTEM}
+    qualities = compare(("base", BASELINE), {"sys": SYSTEM}, REFERENCES, n_samples=2).qualities
+    assert qualities == {name: score_corpus(lines[name], REFERENCES) for name in lines}
