@@ -94,3 +94,8 @@ def test_missing_and_damaged_are_refused(tmp_path: Path) -> None:
     (tmp_path / "tokenizer.model").write_bytes(b"not a model")
     with pytest.raises(UserError, match="damaged"):
         load_tokenizer(tmp_path)
+
+
+def test_a_vocabulary_too_small_for_the_characters_says_how_large_it_must_be() -> None:
+    with pytest.raises(UserError, match=r"data\.vocab_size = 100 is too small .* use at least 2\d\d"):
+        SentencePieceTokenizer.train(["a small house", "ein kleines Haus"] * 20, 100, 100)

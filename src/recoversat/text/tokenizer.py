@@ -1,6 +1,7 @@
 """Text to ids and back: a joint SentencePiece BPE, or text that is already split with '@@ '."""
 
 import io
+import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
@@ -85,27 +86,35 @@ class SentencePieceTokenizer:
         import sentencepiece
 
         model = io.BytesIO()
-        sentencepiece.SentencePieceTrainer.train(
-            sentence_iterator=(cls._escape(line) for line in islice(lines, max_lines)),
-            model_writer=model,
-            model_type="bpe",
-            vocab_size=vocab_size,
-            hard_vocab_limit=False,
-            character_coverage=0.9999,
-            byte_fallback=True,
-            split_digits=True,
-            normalization_rule_name="identity",
-            remove_extra_whitespaces=False,
-            max_sentence_length=1 << 20,
-            pad_id=PAD,
-            bos_id=BOS,
-            eos_id=EOS,
-            unk_id=UNK,
-            pad_piece=SPECIAL_PIECES[PAD],
-            control_symbols=[SPECIAL_PIECES[-1], *tags],
-            num_threads=threads,
-            minloglevel=2,
-        )
+        try:
+            sentencepiece.SentencePieceTrainer.train(
+                sentence_iterator=(cls._escape(line) for line in islice(lines, max_lines)),
+                model_writer=model,
+                model_type="bpe",
+                vocab_size=vocab_size,
+                hard_vocab_limit=False,
+                character_coverage=0.9999,
+                byte_fallback=True,
+                split_digits=True,
+                normalization_rule_name="identity",
+                remove_extra_whitespaces=False,
+                max_sentence_length=1 << 20,
+                pad_id=PAD,
+                bos_id=BOS,
+                eos_id=EOS,
+                unk_id=UNK,
+                pad_piece=SPECIAL_PIECES[PAD],
+                control_symbols=[SPECIAL_PIECES[-1], *tags],
+                num_threads=threads,
+                minloglevel=2,
+            )
+        except RuntimeError as error:
+            if needed := re.search(r"smaller than required_chars. \d+ vs (\d+)", str(error)):
+                least = needed.group(1)
+                raise UserError(
+                    f"data.vocab_size = {vocab_size} is too small for the characters of this text; use at least {least}"
+                ) from None
+            raise
         return cls(model.getvalue())
 
     @property

@@ -16,6 +16,7 @@ from recoversat.storage import atomic_folder, read_json, write_json
 from recoversat.text.tokenizer import Tokenizer, load_tokenizer, vocabulary_fingerprint
 
 OPTIMIZER, STATE = "optimizer.safetensors", "state.json"
+STOPPED = "stopped"  # marks a checkpoint that is there only because somebody stopped the run
 
 
 @dataclass
@@ -29,14 +30,19 @@ class TrainingState:
 
 @dataclass(frozen=True)
 class Checkpoints:
-    """The checkpoints of one run; older ones are pruned."""
+    """The checkpoints of one run; older ones are pruned, and what a stop left when the next one is there.
+
+    So a run that was stopped ends with the same checkpoints as one that was not, and with the same average of them.
+    """
 
     run: Path
     config: Config
     tokenizer: Tokenizer
     facts: dict[str, Any]
 
-    def save(self, model: nn.Module, optimizer: torch.optim.Optimizer, state: TrainingState) -> None:
+    def save(
+        self, model: nn.Module, optimizer: torch.optim.Optimizer, state: TrainingState, stopped: bool = False
+    ) -> None:
         """Write a checkpoint under its final name only when it is complete, then prune."""
         final = self.run / "checkpoints" / f"step-{state.update:08d}"
         if not final.exists():
@@ -44,7 +50,11 @@ class Checkpoints:
                 self._write_model(folder, model, {"step": state.update})
                 save_weights(_optimizer_tensors(model, optimizer), folder, OPTIMIZER)
                 write_json(folder / STATE, vars(state))
-        for old in checkpoint_folders(self.run)[: -self.config.train.keep_checkpoints]:
+                if stopped:
+                    (folder / STOPPED).touch()
+        earlier = checkpoint_folders(self.run)
+        regular = [path for path in earlier if not (path / STOPPED).exists()]
+        for old in {*earlier} - {final, *regular[-self.config.train.keep_checkpoints :]}:
             shutil.rmtree(old)
 
     def save_best(self, model: nn.Module, state: TrainingState) -> None:

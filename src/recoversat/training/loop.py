@@ -3,6 +3,7 @@
 import json
 import time
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import FrameType
@@ -85,21 +86,24 @@ def train(
         checkpoints = Checkpoints(run, config, corpus.tokenizer, facts)
         state = checkpoints.resume(trainer.model, trainer.optimizer)
         batches = Batches.of(corpus.train, config.train, corpus.tokenizer.word_ends, processes.rank, processes.world)
-        log = _Log(run, config, state.update, processes.is_main)
-        with progress(title, config.train.steps, state.update, quiet or not processes.is_main) as bar:
+        with (
+            closing(_Log(run, config, state.update, processes.is_main)) as log,
+            progress(title, config.train.steps, state.update, quiet or not processes.is_main) as bar,
+        ):
             for update, share in zip(
                 range(state.update, config.train.steps), _load(batches, state.update), strict=True
             ):
                 log.add(update, trainer.update(update, share), sum(batch.n_target_tokens for batch in share))
                 state.update = update + 1
                 bar.advance(1, log.flush_if_due(state, trainer.device))
-                stopping = stop.asked
-                if _due(state.update, config.train.validate_every, config.train.steps) and not stopping:
+                stopping = stop.heard(processes, _due(state.update, config.train.log_every, config.train.steps))
+                if _due(state.update, config.train.validate_every, config.train.steps):  # a stop does not lose it
                     _validate(trainer.model, validate, state, checkpoints, log, processes)
-                if stopping or _due(state.update, config.train.save_every, config.train.steps):
-                    log.flush(state)
+                saving = _due(state.update, config.train.save_every, config.train.steps)
+                if stopping or saving:
+                    log.flush()
                     if processes.is_main:
-                        checkpoints.save(trainer.model, trainer.optimizer, state)
+                        checkpoints.save(trainer.model, trainer.optimizer, state, stopped=not saving)
                     processes.wait()
                 if stopping:
                     raise UserError(f"stopped at update {state.update}; the same command continues from there")
@@ -177,9 +181,9 @@ class _Log:
     def flush_if_due(self, state: TrainingState, device: torch.device) -> str:
         """Write pending updates when it is time (each update on a CPU, where asking costs nothing)."""
         due = _due(state.update, self.config.train.log_every, self.config.train.steps)
-        return self.flush(state) if due else (self._check(self.pending[-1:]) if device.type == "cpu" else "")
+        return self.flush() if due else (self._check(self.pending[-1:]) if device.type == "cpu" else "")
 
-    def flush(self, state: TrainingState) -> str:
+    def flush(self) -> str:
         """Write what is pending and return a note for the progress bar."""
         if not self.pending:
             return ""
@@ -204,6 +208,11 @@ class _Log:
         if self.writer:
             self.writer.add_scalar("validation_bleu", bleu, update)
         self.since = time.monotonic()
+
+    def close(self) -> None:
+        """Let go of TensorBoard's thread."""
+        if self.writer:
+            self.writer.close()
 
     def _line(self, update: int, totals: Tensor, rate: float) -> dict[str, float]:
         smoothed, nll, n_labels = totals.tolist()
@@ -238,7 +247,7 @@ def _validate(
     """Let the main process measure BLEU and keep the best model."""
     if validate is None:
         return
-    log.flush(state)
+    log.flush()
     if processes.is_main:
         model.eval()
         bleu = validate(model)
@@ -281,6 +290,10 @@ class _StopSign:
     """Turns Ctrl-C and a polite kill into a checkpoint and a clean stop."""
 
     asked: bool = False
+
+    def heard(self, processes: Processes, meeting: bool) -> bool:
+        """Say whether to stop here: several processes must stop at the same update, so they agree when they meet."""
+        return (meeting or processes.world == 1) and processes.any(self.asked)
 
     def ask(self, signum: int, frame: FrameType | None) -> None:
         if self.asked:  # the second time in a row is meant

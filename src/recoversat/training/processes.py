@@ -35,6 +35,14 @@ class Processes:
             tensor.copy_(flat[at : at + tensor.numel()].view_as(tensor))
             at += tensor.numel()
 
+    def any(self, mine: bool) -> bool:
+        """Say whether it is so in at least one process; all must ask."""
+        if self.world == 1:
+            return mine
+        flag = torch.tensor([float(mine)], device=self.device)
+        self.sum([flag])
+        return bool(flag.item())
+
     def wait(self) -> None:
         """Wait until every process has come here."""
         if self.world > 1:
