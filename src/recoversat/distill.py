@@ -56,6 +56,9 @@ def distill(job: Distillation, title: str = "distill") -> dict[str, Any]:
     """
     corpus = open_corpus(job.corpus)
     if job.out.exists():
+        if job.rank:  # the others were done before this process had begun
+            return {}
+        shutil.rmtree(job.shards, ignore_errors=True)
         raise UserError(f"{job.out} exists already; choose another folder or remove it")
     settings = _claim_shards(job, corpus)
     engine = _teacher_engine(job)
@@ -96,7 +99,7 @@ def _claim_shards(job: Distillation, corpus: Corpus) -> dict[str, Any]:
         "shard_size": job.shard_size,
     }
     job.shards.mkdir(parents=True, exist_ok=True)
-    if job.rank == 0:
+    if job.world == 1:  # others may be writing
         sweep_partial(job.shards)
     refusal = f"{job.shards} holds shards made with other settings; remove it or write elsewhere"
     claim(job.shards / SETTINGS, settings, refusal)
@@ -164,7 +167,7 @@ def _validation_bleu(job: Distillation, engine: Engine, corpus: Corpus) -> float
         return None
     each = directed(corpus.valid_src, corpus.config, corpus.config.tgt_lang)
     targets = _translate(job, engine, encode_directed(each, corpus.tokenizer, corpus.config), lambda n: None)
-    return round(corpus_bleu([corpus.tokenizer.decode(ids) for ids in targets], corpus.valid_tgt).value, 2)
+    return round(corpus_bleu([corpus.tokenizer.decode(ids) for ids in targets], corpus.valid_references).value, 2)
 
 
 def _wait_for_others(job: Distillation, n_shards: int) -> None:

@@ -21,13 +21,12 @@ from recoversat.engines.onnx_engine import OnnxEngine, usable_cores
 from recoversat.engines.torch_engine import TorchEngine
 from recoversat.errors import UserError
 from recoversat.evaluation.quality import corpus_bleu
-from recoversat.evaluation.subwords import join_subwords
 from recoversat.export_report import Agreement, Bleu, ExportReport, export_card, file_sizes
 from recoversat.model.transformer import Transformer
 from recoversat.model.weights import load_model
 from recoversat.model_folder import WEIGHTS, read_config, resolve_model, weights_fingerprint, write_description
 from recoversat.storage import atomic_folder, write_json
-from recoversat.text.tokenizer import Tokenizer, load_tokenizer, vocabulary_fingerprint
+from recoversat.text.tokenizer import Tokenizer, join_subwords, load_tokenizer, vocabulary_fingerprint
 from recoversat.translator import Translator
 from recoversat.vocab import N_SPECIAL
 

@@ -4,7 +4,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from recoversat.config import Config, load_config
+from recoversat.config import Config, ModelConfig, load_config
 from recoversat.data.prepare import TextPairs
 from recoversat.fit import HELD_OUT, FitJob
 
@@ -46,11 +46,12 @@ def settings_for(n_pairs: int) -> dict[str, dict[str, Any]]:
     return next(settings for limit, settings in _BY_SIZE if n_pairs <= limit)
 
 
-def with_rhythm(config: Config) -> Config:
-    """Save twenty times and validate ten times in a run, whatever its length."""
+def with_rhythm(config: Config, untouched: Config) -> Config:
+    """Save twenty times and validate ten times in a run, whatever its length, where the user left that untouched."""
     steps = config.train.steps
     rhythm = {"save_every": max(steps // 20, 1), "validate_every": max(steps // 10, 1)}
-    return config.model_copy(update={"train": config.train.model_copy(update=rhythm)})
+    mine = {key: n for key, n in rhythm.items() if getattr(config.train, key) == getattr(untouched.train, key)}
+    return config.model_copy(update={"train": config.train.model_copy(update=mine)})
 
 
 def fit_job(
@@ -58,7 +59,7 @@ def fit_job(
     out: Path,
     valid: TextPairs | None,
     test: TextPairs | None,
-    segments: int,
+    segments: int | None,
     config: Path | None,
     preset: str | None,
     overrides: list[str],
@@ -68,17 +69,20 @@ def fit_job(
 ) -> FitJob:
     """Settle everything `fit` needs: what the user gave wins over what the size of the corpus suggests."""
     n_pairs = sum(1 for _ in pairs)
-    base = None if config or preset else settings_for(n_pairs)
+    base = {} if config or preset else settings_for(n_pairs)
     suffixes = [
         path.name.removesuffix(".gz").removesuffix(".xz").rpartition(".")[2]
         for path in (pairs.src, pairs.tgt or pairs.src)
     ]
-    languages = [f"data.src_lang={suffixes[0]}", f"data.tgt_lang={suffixes[1]}"]
-    k = [f"train.segments={segments}", f"model.max_segments={max(segments, 10)}"]
-    student = with_rhythm(load_config(config, preset, [*languages, *k, *overrides], base))
-    teacher = with_rhythm(
-        load_config(config, preset, [*languages, *k, *overrides, "train.segments=1", *teacher_overrides], base)
-    )
+    base = base | {"data": base.get("data", {}) | dict(zip(("src_lang", "tgt_lang"), suffixes, strict=True))}
+    k = [f"train.segments={segments}"] if segments else []
+    k += [f"model.max_segments={segments}"] if segments and segments > ModelConfig().max_segments else []
+
+    def settled(*more: str) -> Config:
+        chosen = load_config(config, preset, [*k, *overrides, *more], base)
+        return with_rhythm(chosen, load_config(None, chosen.preset, None, base))
+
+    student, teacher = settled(), settled("train.segments=1", *teacher_overrides)
     hold_out = 0 if valid else min(1000, n_pairs // HELD_OUT)
     return FitJob(
         pairs,

@@ -48,11 +48,14 @@ def show_lines(
     segments: WantedSegments,
     batch_size: int,
     beam: int,
+    at_once: bool = False,
 ) -> None:
     """Write a line for each line: its translation, or with `show_segments` how it was put together."""
+    if at_once and inspection.force:
+        raise UserError("--line-buffered goes without --force, which looks at all lines together")
     lines = input_lines(files)
     # forced words are checked line by line, and an error names the line: those are translated in one go
-    block_size = None if inspection.force else batch_size * 16
+    block_size = None if inspection.force else 1 if at_once else batch_size * 16
     traced = output_stream(inspection.trace) if inspection.trace else nullcontext(None)
     forced = frozenset(force_words(inspection.force, translator.tokenizer, translator.segments_for(segments)))
     with output_stream(out) as stream, traced as trace:
@@ -68,7 +71,7 @@ def show_lines(
             )
             for translation in translations:
                 writer.write(translation)
-        stream.flush()
+            stream.flush()
 
 
 class _Writer:

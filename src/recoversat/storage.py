@@ -1,5 +1,6 @@
 """Files that appear whole or not at all, and text that may be compressed."""
 
+import glob
 import gzip
 import hashlib
 import json
@@ -7,6 +8,7 @@ import lzma
 import os
 import shutil
 import tempfile
+import zlib
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -27,16 +29,26 @@ def atomic_folder(final: Path, *, replace: bool = False) -> Iterator[Path]:
             _sync(path)
         _sync(scratch)
         if replace and final.exists():
-            retired = Path(tempfile.mkdtemp(prefix=f".{final.name}.", suffix=".retired", dir=final.parent))
-            os.rename(final, retired / final.name)
-            os.rename(scratch, final)
-            shutil.rmtree(retired)
+            _replace(scratch, final)
         else:
             os.rename(scratch, final)
         _sync(final.parent)
     except BaseException:
         shutil.rmtree(scratch, ignore_errors=True)
         raise
+
+
+def _replace(scratch: Path, final: Path) -> None:
+    """Put a folder in the place of another; whatever happens, one of them has the name."""
+    retired = Path(tempfile.mkdtemp(prefix=f".{final.name}.", suffix=".retired", dir=final.parent))
+    os.rename(final, retired / final.name)
+    try:
+        os.rename(scratch, final)
+    except BaseException:
+        os.rename(retired / final.name, final)
+        raise
+    finally:
+        shutil.rmtree(retired)
 
 
 @contextmanager
@@ -90,11 +102,12 @@ def read_json(path: Path, what: str) -> Any:
         raise UserError(f"{path}: damaged {what} ({error})") from None
 
 
-def sweep_partial(folder: Path) -> None:
-    """Remove what a killed process left behind under a scratch name."""
-    for path in folder.glob(".*.partial"):
+def sweep_partial(folder: Path, name: str | None = None) -> None:
+    """Remove what a killed process left under scratch names: in a folder of ours, or (`name`) of one thing in it."""
+    of_one = f".{glob.escape(name)}.????????" if name else ".*"  # eight characters are what `tempfile` draws
+    for path in folder.glob(f"{of_one}.partial"):
         shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
-    for retired in folder.glob(".*.retired"):
+    for retired in folder.glob(f"{of_one}.retired"):
         for old in retired.iterdir():  # killed between the two renames: the old folder comes back
             if not (folder / old.name).exists():
                 os.rename(old, folder / old.name)
@@ -141,7 +154,7 @@ def _opened(path: Path) -> Iterator[IO[bytes]]:
         raise UserError(f"{path}: no such file") from None
     except IsADirectoryError:
         raise UserError(f"{path}: is a folder, not a text file") from None
-    except (gzip.BadGzipFile, lzma.LZMAError, EOFError) as error:
+    except (gzip.BadGzipFile, zlib.error, lzma.LZMAError, EOFError) as error:
         raise UserError(f"{path}: damaged {path.suffix} file ({error})") from None
 
 

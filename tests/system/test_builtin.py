@@ -5,6 +5,7 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from subprocess import PIPE
 
 import pytest
 
@@ -139,6 +140,23 @@ def test_a_program_that_waits_gets_each_answer_at_once() -> None:
             assert talk.stdout.readline() == "Die Kinder spielen im Garten.\n"
         talk.stdin.close()
         assert talk.wait(30) == 0
+
+
+def test_it_gets_the_segments_at_once_too_but_nothing_that_looks_at_all_lines() -> None:
+    command = [sys.executable, "-m", "recoversat", "translate", "--to", "de", "--line-buffered"]
+    with subprocess.Popen([*command, "--show", "segments"], stdin=PIPE, stdout=PIPE, text=True) as talk:
+        assert talk.stdin
+        assert talk.stdout
+        for _ in range(2):
+            talk.stdin.write("Good morning!\n")
+            talk.stdin.flush()
+            assert talk.stdout.readline().strip()
+        talk.stdin.close()
+        assert talk.wait(30) == 0
+    for more in (["--force", "1:1=Guten"], ["--format", "text"]):
+        refused = subprocess.run([*command, *more], input="Hi\n", capture_output=True, text=True, timeout=120)
+        assert refused.returncode == 2
+        assert "--line-buffered" in refused.stderr
 
 
 def test_it_is_what_is_served_by_default() -> None:

@@ -206,5 +206,6 @@ def test_an_exported_model_is_served_without_torch(folder: Path, answers: dict[s
         assert running.post("/translate", q=sentences, source="en", target="de")["translatedText"] == [
             answers[text] for text in sentences
         ]
+        assert running.workers()
         for worker in running.workers():
             assert "libtorch" not in Path(f"/proc/{worker}/maps").read_text()

@@ -1,11 +1,15 @@
 """Files appear whole under their names; what is no plain file is written into, never replaced."""
 
+import gzip
 import os
 import stat
 import threading
 from pathlib import Path
 
-from recoversat.storage import atomic_file, write_text
+import pytest
+
+from recoversat.errors import UserError
+from recoversat.storage import atomic_file, atomic_folder, lines_of, sweep_partial, write_text
 
 
 def test_a_pipe_is_written_into(tmp_path: Path) -> None:
@@ -40,3 +44,36 @@ def test_the_umask_is_respected(tmp_path: Path) -> None:
     finally:
         os.umask(before)
     assert stat.S_IMODE((tmp_path / "private").stat().st_mode) == 0o600
+
+
+def test_an_interrupted_replacement_leaves_the_old_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    final = tmp_path / "best"
+    with atomic_folder(final) as folder:
+        write_text(folder / "x", "old")
+    rename = os.rename
+
+    def interrupted(one: Path, other: Path) -> None:
+        if other == final and one.name.endswith(".partial"):
+            raise KeyboardInterrupt
+        rename(one, other)
+
+    monkeypatch.setattr("recoversat.storage.os.rename", interrupted)
+    with pytest.raises(KeyboardInterrupt), atomic_folder(final, replace=True) as folder:
+        write_text(folder / "x", "new")
+    assert (final / "x").read_text() == "old"
+    assert list(tmp_path.iterdir()) == [final]
+
+
+def test_only_the_scratch_of_one_name_is_swept(tmp_path: Path) -> None:
+    names = [".corpus.12345678.partial", ".corpus.v2.12345678.partial", ".test.de.abcdefgh.partial", ".mine.partial"]
+    for name in names:
+        (tmp_path / name).touch()
+    sweep_partial(tmp_path, "corpus")
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted(names[1:])
+
+
+def test_a_gzip_file_damaged_in_the_middle_is_named(tmp_path: Path) -> None:
+    whole = gzip.compress(os.urandom(2000) + b"a line\n" * 2000)
+    (tmp_path / "x.gz").write_bytes(whole[:1000] + bytes(200) + whole[1200:])
+    with pytest.raises(UserError, match=r"x\.gz"):
+        list(lines_of(tmp_path / "x.gz"))

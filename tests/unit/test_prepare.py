@@ -16,6 +16,7 @@ from recoversat.config import DataConfig, parse_config
 from recoversat.data.corpus import open_corpus
 from recoversat.data.prepare import TextPairs, prepare
 from recoversat.errors import UserError
+from recoversat.storage import atomic_file
 
 CONFIG = DataConfig(vocab_size=300, max_tokens=30, src_lang="en", tgt_lang="de")
 PAIRS = [(f"the number {i} is {i * 7}", f"die Zahl {i} ist {i * 7}") for i in range(50)]
@@ -156,3 +157,27 @@ def test_killed_while_writing_leaves_nothing_under_the_final_name(tmp_path: Path
     subprocess.run([*command, "--set", "data.vocab_size=300"], cwd=tmp_path, check=True, capture_output=True)
     assert len(open_corpus(tmp_path / "corpus").train) == len(set(many))
     assert not list(tmp_path.glob(".corpus*"))  # and the leftovers are swept away
+
+
+def test_what_others_are_writing_beside_the_corpus_is_left_alone(tmp_path: Path) -> None:
+    with atomic_file(tmp_path / "test.de") as scratch:
+        scratch.write_text("a line\n")
+        prepare(write(tmp_path, PAIRS), tmp_path / "corpus", CONFIG, quiet=True)
+    assert (tmp_path / "test.de").read_text() == "a line\n"
+
+
+def test_validation_pairs_of_blanks_are_no_pairs(tmp_path: Path) -> None:
+    (tmp_path / "valid").mkdir()
+    valid = write(tmp_path / "valid", [PAIRS[0], ("  ", "die Zahl"), ("the number", " ")])
+    prepare(write(tmp_path, PAIRS), tmp_path / "corpus", CONFIG, valid=valid, quiet=True)
+    assert open_corpus(tmp_path / "corpus").valid_src == [PAIRS[0][0]]
+
+
+def test_validation_references_read_as_translations_do(tmp_path: Path) -> None:
+    split = [("a@@ b c", "x@@ y z")] * 3
+    config = DataConfig(tokenizer="bpe", vocab_size=20)
+    prepare(write(tmp_path, split), tmp_path / "split", config, hold_out=1, quiet=True)
+    prepare(write(tmp_path, PAIRS), tmp_path / "whole", CONFIG, hold_out=1, quiet=True)
+    assert open_corpus(tmp_path / "split").valid_references == ["xy z"]
+    whole = open_corpus(tmp_path / "whole")
+    assert whole.valid_references == whole.valid_tgt

@@ -10,8 +10,9 @@ from recoversat.data.corpus import Corpus, open_corpus
 from recoversat.data.prepare import TextPairs, prepare
 from recoversat.errors import UserError
 from recoversat.model_folder import checkpoint_folders
+from recoversat.sweep.run import _is_trained
 from recoversat.training.checkpoint import TrainingState
-from recoversat.training.loop import train
+from recoversat.training.loop import start_point, train
 
 SAMPLE = Path(__file__).parents[1] / "data"
 CONFIG = {
@@ -74,3 +75,15 @@ def test_no_checkpoint_of_the_rhythm_makes_room_for_one_that_a_stop_left(
         run(tmp_path)
     names = [path.name for path in checkpoint_folders(tmp_path)]
     assert names == ["step-00000005", "step-00000010", "step-00000015", "step-00000018"]
+
+
+def test_a_sweep_knows_a_finished_run_that_started_from_a_teacher(
+    run: Callable[[Path], TrainingState], corpus: Corpus, tmp_path: Path
+) -> None:
+    run(tmp_path / "teacher")
+    config, start = parse_config(CONFIG), start_point(tmp_path / "teacher")
+    config = config.model_copy(update={"data": corpus.config})
+    train(config, corpus, tmp_path / "run", start_from=start, device="cpu", quiet=True)
+    assert _is_trained(tmp_path / "run", config, corpus, tmp_path / "teacher")
+    assert not _is_trained(tmp_path / "run", config, corpus, None)
+    assert not _is_trained(tmp_path / "teacher", config, corpus, tmp_path / "teacher")

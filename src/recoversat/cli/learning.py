@@ -121,7 +121,9 @@ def fit(
     valid_tgt: Annotated[Path | None, typer.Option(help="Validation target.", show_default=False)] = None,
     test_src: Annotated[Path | None, typer.Option(help="Test source, for the report.", show_default=False)] = None,
     test_tgt: Annotated[Path | None, typer.Option(help="Test target, for the report.", show_default=False)] = None,
-    segments: Annotated[int, typer.Option("--segments", min=1, help="K of the student.")] = 10,
+    segments: Annotated[
+        int | None, typer.Option("--segments", min=1, help="K of the student; 10 where nothing says otherwise.")
+    ] = None,
     config: ConfigFile = None,
     preset: Preset = None,
     set_: Set = None,

@@ -80,8 +80,8 @@ def translate(
     if teacher:
         translator.judged_by(teacher, lengths, device)
     if format_ is not Format.lines:
-        if inspection or jsonl:
-            raise UserError("--format text and html go without --show, --trace, --force and --jsonl")
+        if inspection or jsonl or line_buffered:
+            raise UserError("--format text and html go without --show, --trace, --force, --jsonl and --line-buffered")
         translate_whole(
             translator,
             files or [],
@@ -92,7 +92,10 @@ def translate(
             beam=beam,
         )
     elif inspection:
-        show_lines(translator, files or [], out, inspection, segments=segments, batch_size=batch_size, beam=beam)
+        show_lines(
+            translator, files or [], out, inspection, segments=segments, batch_size=batch_size, beam=beam,
+            at_once=line_buffered,
+        )  # fmt: skip
     else:
         translate_lines(
             translator, files or [], out, segments=segments, batch_size=batch_size, jsonl=jsonl, beam=beam,

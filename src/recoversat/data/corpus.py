@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from recoversat.config import DataConfig
 from recoversat.errors import UserError
 from recoversat.storage import fingerprint, lines_of, read_json
-from recoversat.text.tokenizer import Tokenizer, load_tokenizer
+from recoversat.text.tokenizer import Tokenizer, join_subwords, load_tokenizer
 
 MANIFEST = "corpus.json"
 FORMAT = 1
@@ -84,6 +84,11 @@ class Corpus:
     valid_src: list[str]
     valid_tgt: list[str]
     manifest: dict[str, Any]
+
+    @property
+    def valid_references(self) -> list[str]:
+        """Return the validation target as translations are written: joined, where the text came in sub-words."""
+        return [join_subwords(line) for line in self.valid_tgt] if self.config.tokenizer == "bpe" else self.valid_tgt
 
     @property
     def fingerprint(self) -> str:

@@ -112,11 +112,11 @@ def prepare(
     if out.exists() and not replace:
         raise UserError(f"{out} exists already; choose another folder or add --force to replace it")
     out.parent.mkdir(parents=True, exist_ok=True)
-    sweep_partial(out.parent)
+    sweep_partial(out.parent, out.name)
     total = sum(1 for _ in pairs)  # also finds unequal lengths and bad bytes before any long work
     if total == 0:
         raise UserError(f"{pairs.src}: the file is empty")
-    valid_pairs = [pair for pair in valid if all(pair)] if valid else []
+    valid_pairs = [pair for pair in valid if all(side.strip() for side in pair)] if valid else []
     held = _held_out_lines(total, hold_out)
     with atomic_folder(out, replace=replace) as folder:
         tokenizer = load_tokenizer(tokenizer_from) if tokenizer_from else _learn_tokenizer(pairs, total, config, held)

@@ -86,8 +86,10 @@ def check_specs(systems: Iterable[SystemSpec], tests: Iterable[TestSpec], roles:
 def _check_system(spec: SystemSpec, test_names: list[str]) -> None:
     if spec.kind == "model":
         return
-    if spec.segments is not None or spec.beam != 1:
-        raise UserError(f"--system {spec.name}: segments and beam are for models, but {spec.path} is no folder")
+    if spec.segments is not None or spec.beam != 1 or spec.target or spec.teacher:
+        raise UserError(
+            f"--system {spec.name}: segments, beam, to and teacher are for models, but {spec.path} is no folder"
+        )
     if len(test_names) > 1 and _PLACEHOLDER not in spec.path:
         raise UserError(
             f"--system {spec.name}: one file cannot translate {len(test_names)} test sets;"

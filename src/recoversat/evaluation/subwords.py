@@ -9,24 +9,9 @@ from recoversat.directions import directed
 from recoversat.evaluation.outputs import JSON, SystemOutput, TestSet, read_test_set
 from recoversat.evaluation.specs import SystemSpec, TestSpec
 from recoversat.model_folder import read_config, resolve_model
-from recoversat.storage import fingerprint
-from recoversat.text.tokenizer import BPE_FILE, SENTENCEPIECE_FILE, Tokenizer, load_tokenizer
+from recoversat.text.tokenizer import Tokenizer, join_subwords, load_tokenizer, vocabulary_fingerprint
 
 _GLUE = "@@ "
-
-
-def join_subwords(line: str) -> str:
-    """Undo the '@@ ' of text that was split before it came to us.
-
-    >>> join_subwords("gas cham@@ bers .")
-    'gas chambers .'
-    """
-    return line.replace(_GLUE, "")
-
-
-def vocabulary_of(folder: Path) -> str:
-    """Hash a model's tokenizer, to see whether two models speak in the same sub-words."""
-    return fingerprint(*(folder / name for name in (SENTENCEPIECE_FILE, BPE_FILE) if (folder / name).is_file()))
 
 
 @dataclass(frozen=True)
@@ -47,7 +32,7 @@ class Subwords:
         chosen = model or Path(next((spec for spec in models if spec.name == at_system), models[0]).path)
         folder = resolve_model(chosen)
         config, _ = read_config(folder)
-        return cls(load_tokenizer(folder), vocabulary_of(folder), config.data.tokenizer == "bpe", config.data)
+        return cls(load_tokenizer(folder), vocabulary_fingerprint(folder), config.data.tokenizer == "bpe", config.data)
 
     def read_test_set(self, spec: TestSpec) -> TestSet:
         """Read a test set with everything that can be counted in it."""

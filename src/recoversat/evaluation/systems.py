@@ -11,10 +11,10 @@ from recoversat.config import Config
 from recoversat.directions import Directed, directed, translate_directed
 from recoversat.evaluation.outputs import JSON, SegmentStat, SystemOutput, TestSet
 from recoversat.evaluation.specs import SystemSpec
-from recoversat.evaluation.subwords import vocabulary_of
 from recoversat.model_folder import read_config, resolve_model
 from recoversat.progress import progress
 from recoversat.storage import fingerprint
+from recoversat.text.tokenizer import vocabulary_fingerprint
 from recoversat.translation import Translation
 from recoversat.translator import Translator, WantedSegments
 
@@ -132,7 +132,7 @@ def _settings(
         "q": train.repeat_prob if divided else None,
         "beam": beam if segments == 1 else None,
         "weights": fingerprint(*sorted(path for kind in _WEIGHTS for path in folder.rglob(kind))),
-        "vocabulary": vocabulary_of(folder),
+        "vocabulary": vocabulary_fingerprint(folder),
         "updates": facts.get("step"),
         "extra_steps": decode.extra_steps,
     }

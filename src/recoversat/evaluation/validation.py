@@ -7,7 +7,6 @@ from sacrebleu.metrics.bleu import BLEU
 from recoversat.config import Config
 from recoversat.data.corpus import Corpus
 from recoversat.directions import directed, translate_directed
-from recoversat.evaluation.subwords import join_subwords
 from recoversat.model.build import Model
 from recoversat.translator import Translator
 
@@ -16,10 +15,8 @@ def bleu_validator(corpus: Corpus, config: Config, batch_size: int = 128) -> Cal
     """Return a function from a model to its BLEU, or None where the corpus has no validation text."""
     if not corpus.valid_src:
         return None
-    split = corpus.config.tokenizer == "bpe"  # translations come joined; so must what they are compared with
     config = config.model_copy(update={"data": corpus.config})  # as `train` does
     each = directed(corpus.valid_src, corpus.config, corpus.config.tgt_lang)
-    references = [join_subwords(line) if split else line for line in corpus.valid_tgt]
 
     def validate(model: Model) -> float:
         from recoversat.engines.torch_engine import engine_for
@@ -29,6 +26,6 @@ def bleu_validator(corpus: Corpus, config: Config, batch_size: int = 128) -> Cal
         translations = translate_directed(
             each, lambda into, texts: translator.into(into).translate(texts, batch_size=batch_size)
         )
-        return float(BLEU().corpus_score([t.text for t in translations], [references]).score)
+        return float(BLEU().corpus_score([t.text for t in translations], [corpus.valid_references]).score)
 
     return validate

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from recoversat.decoding.segmentwise import Forced
 from recoversat.serve.catalog import ServedModel
 from recoversat.translation import Translation
 from recoversat.vocab import NEVER_EMITTED
@@ -36,40 +37,42 @@ class _Doubt:
 
 
 def other_translations(
-    model: ServedModel, segments: int | None, translations: Sequence[Translation], wanted: int, batch_size: int
+    model: ServedModel,
+    translations: Sequence[Translation],
+    forced: Sequence[Forced],
+    wanted: int,
+    translate: Callable[[list[str], int | None, list[Forced] | None], list[Translation]],
 ) -> OtherTranslations:
-    """Decode each sentence again with the second choice forced where the first one was least certain."""
-    doubts = [sorted(_doubts(model, t), key=lambda doubt: doubt.gap)[: _TRIES * wanted] for t in translations]
-    again: dict[int, list[tuple[str, _Doubt]]] = {}  # by K: a place is one of that division
-    for translation, found in zip(translations, doubts, strict=True):
-        again.setdefault(len(translation.segments), []).extend((translation.source, doubt) for doubt in found)
+    """Decode each sentence again with the second choice forced where the first one was least certain.
+
+    What was `forced` the first time (one mapping a sentence) stays forced; `translate` gets sources, K and tokens.
+    """
+    again: dict[int, list[tuple[str, Forced]]] = {}  # by K: a place is one of that division
+    for translation, given in zip(translations, forced, strict=True):
+        doubts = sorted(_doubts(model, translation, given), key=lambda doubt: doubt.gap)[: _TRIES * wanted]
+        again.setdefault(len(translation.segments), []).extend(
+            (translation.source, {**given, doubt.place: doubt.token}) for doubt in doubts
+        )
     written = [
         other
         for k, pairs in again.items()
         if pairs
-        for other in model.translator.translate(
-            [source for source, _ in pairs],
-            segments=k,
-            batch_size=batch_size,
-            forced=[{doubt.place: doubt.token} for _, doubt in pairs],
-        )
+        for other in translate([source for source, _ in pairs], k, [tokens for _, tokens in pairs])
     ]
     texts = {}
     for translation in translations:
         others = sorted((t for t in written if t.source == translation.source), key=lambda t: -t.score)
         texts[translation.source] = list(dict.fromkeys([translation.text, *(t.text for t in others)]))
 
-    def translate(sentences: list[str]) -> list[str]:
-        done = model.translator.translate(sentences, segments=segments, batch_size=batch_size)
-        return [translation.text for translation in done]
-
-    return OtherTranslations(texts, translate)
+    return OtherTranslations(texts, lambda sentences: [done.text for done in translate(sentences, None, None)])
 
 
-def _doubts(model: ServedModel, translation: Translation) -> list[_Doubt]:
+def _doubts(model: ServedModel, translation: Translation, forced: Forced) -> list[_Doubt]:
     doubts = []
     for s, segment in enumerate(translation.segments):
         for position, (chosen, best) in enumerate(zip(segment.log_probs, segment.alternatives, strict=False)):
+            if (s, position) in forced:
+                continue
             others = [(piece, log_prob) for piece, log_prob in best if log_prob != chosen]
             token = model.vocabulary.get(others[0][0]) if others else None
             if token is not None and token not in NEVER_EMITTED:

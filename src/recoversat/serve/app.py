@@ -96,6 +96,8 @@ def _add_information(app: FastAPI, service: Service) -> None:
 
     @app.get("/health", responses=_BUSY, summary="Whether the server takes requests")
     async def health() -> dict[str, str]:
+        if not service.batcher.is_working:
+            raise RefusalError(503, "The translating thread has died; restart the server")
         return {"status": "ok"}
 
     @app.get("/frontend/settings", responses=_BUSY, summary="What a frontend needs to know")

@@ -4,6 +4,7 @@ import asyncio
 import threading
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
@@ -94,6 +95,11 @@ class Batcher(Generic[G, T, R]):
             self._hurried = self._closed = True
             self._changed.notify()
 
+    @property
+    def is_working(self) -> bool:
+        """Say whether there is still somebody to do the jobs."""
+        return self._thread.is_alive()
+
     def join(self, timeout: float | None = None) -> None:
         """Wait for the thread to finish what was queued before `close`."""
         self._thread.join(timeout)
@@ -105,7 +111,8 @@ class Batcher(Generic[G, T, R]):
     def _work(self) -> None:
         while batch := self._next():
             start = time.monotonic()
-            self._observe(len(batch), start - min(job.since for job in batch), len(self._waiting))
+            with suppress(Exception):  # figures that cannot be written are no reason to stop translating
+                self._observe(len(batch), start - min(job.since for job in batch), len(self._waiting))
             try:
                 results = list(self._run(batch[0].group, [job.task for job in batch]))
                 assert len(results) == len(batch)

@@ -85,9 +85,9 @@ def parse_model(text: str) -> list[ModelSource]:
     """Read PAIR=FOLDER, or FOLDER alone: then its config names the languages, of both directions if it has two."""
     pair, equals, path = text.partition("=")
     match = _PAIR.fullmatch(pair) if equals else None
-    if equals and not match:
+    if equals and not match and not Path(text).exists():  # the name of a folder may have a "=" too
         raise UserError(f"--model {text}: write it like en-de=FOLDER, or zh-Hans:en=FOLDER")
-    folder = resolve_model(Path(path if equals else text))
+    folder = resolve_model(Path(path if match else text))
     config, _ = read_config(folder)
     if config.model.kind != "segments":
         raise UserError(f"--model {text}: a {config.model.kind!r} model cannot be served; give one of kind 'segments'")

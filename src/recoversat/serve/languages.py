@@ -66,6 +66,6 @@ class LanguageDetector:
             return [Detected(code, 0.0) for code in self._languages]
         with np.errstate(all="ignore"):
             scores = dict(self._identifier.rank(text))
-        # Languages the detector has never heard of come last: nothing can be said of them.
+        # Languages the detector has never heard of are left out: nothing can be said of them.
         ranked = [Detected(code, round(100 * float(scores[base]), 1)) for code, base in self._known.items()]
         return sorted(ranked, key=lambda found: -found.confidence)

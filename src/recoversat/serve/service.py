@@ -1,6 +1,7 @@
 """All a worker needs to answer requests, put together in one place."""
 
 import logging
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -46,7 +47,7 @@ class Service:
             return
         wait = self.limiter.wait_time(caller_of(api_key if self.keys else "", address), rate)
         if wait:
-            raise RefusalError(429, f"Slowdown: {rate} per 1 minute", retry_after=max(1, round(wait)))
+            raise RefusalError(429, f"Slowdown: {rate} per 1 minute", retry_after=max(1, math.ceil(wait)))
 
     def detect(self, text: str) -> list[Detected]:
         """Rank the languages on offer for a text."""

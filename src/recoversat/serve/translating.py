@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 
+from recoversat.decoding.segmentwise import Forced
 from recoversat.errors import UserError
 from recoversat.serve.alternatives import other_translations
 from recoversat.serve.catalog import ServedModel
@@ -114,7 +115,7 @@ def _alone(manner: Manner, task: Task, batch_size: int, count: Count) -> Outcome
     outcome = replace(_outcome(document), sentences=scribe.first, milliseconds=milliseconds)
     if not task.alternatives:
         return outcome
-    others = other_translations(manner.model, manner.segments, scribe.first, task.alternatives, batch_size)
+    others = other_translations(manner.model, scribe.first, scribe.first_forced, task.alternatives, scribe.translate)
     texts = [_documents(manner, [task.text], partial(others.nth, nth))[0].text for nth in range(task.alternatives)]
     unique = [text for text in dict.fromkeys(texts) if text != outcome.text]
     return replace(outcome, alternatives=unique)
@@ -129,20 +130,29 @@ class _Scribe:
         self._manner, self._batch_size, self._count, self._n_best = manner, batch_size, count, n_best
         self._forced = forced
         self.first: list[Translation] = []
+        self.first_forced: list[Forced] = []  # one mapping for each of them
 
     def __call__(self, sentences: list[str]) -> list[str]:
         """Translate single lines."""
-        forced = self._forced_ids(len(sentences)) if self._forced and not self.first else None
+        if self.first:
+            return [translation.text for translation in self.translate(sentences)]
+        self.first_forced = [*self._forced_ids(len(sentences))]
+        self.first = self.translate(sentences, forced=self.first_forced if self._forced else None)
+        return [translation.text for translation in self.first]
+
+    def translate(
+        self, sentences: list[str], segments: int | None = None, forced: list[Forced] | None = None
+    ) -> list[Translation]:
+        """Translate single lines, in K segments (None: as the manner has it), some tokens forced; it is counted."""
         translations = self._manner.model.translator.translate(
             sentences,
-            segments=self._manner.segments,
+            segments=segments or self._manner.segments,
             batch_size=self._batch_size,
             forced=forced,
             alternatives=self._n_best,
         )
         self._count(len(sentences), sum(translation.steps for translation in translations))
-        self.first = self.first or translations
-        return [translation.text for translation in translations]
+        return translations
 
     def _forced_ids(self, n_sentences: int) -> list[dict[tuple[int, int], int]]:
         ids: list[dict[tuple[int, int], int]] = [{} for _ in range(n_sentences)]

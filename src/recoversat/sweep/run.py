@@ -104,13 +104,15 @@ def _is_trained(run: Path, config: Config, corpus: Corpus, teacher: Path | None)
     """Say whether a run has ended with just these settings; in doubt `train` itself is asked."""
     if not (run / "checkpoints" / f"step-{config.train.steps:08d}").is_dir():
         return False
+    from recoversat.training.loop import start_point  # needs torch
+
     facts = read_json(run / "run.json", "training run")
     started = load_config(run / "config.yaml")
     model = config.model.model_copy(update={"vocab_size": started.model.vocab_size})
     return (
         (started.train, started.model) == (config.train, model)
         and facts.get("corpus") == corpus.fingerprint
-        and facts.get("initialised_from") == (resolve_model(teacher).name if teacher else None)
+        and facts.get("initialised_from") == (start.fingerprint if (start := start_point(teacher)) else None)
     )
 
 

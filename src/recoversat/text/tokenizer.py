@@ -222,6 +222,15 @@ class BpeTokenizer:
         return index if index >= N_SPECIAL else UNK
 
 
+def join_subwords(line: str) -> str:
+    """Undo the '@@ ' of text that was split before it came to us.
+
+    >>> join_subwords("gas cham@@ bers .")
+    'gas chambers .'
+    """
+    return line.replace("@@ ", "")
+
+
 def load_tokenizer(folder: Path) -> Tokenizer:
     """Load whichever tokenizer a folder holds."""
     if (folder / SENTENCEPIECE_FILE).is_file():

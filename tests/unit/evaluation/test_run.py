@@ -11,9 +11,9 @@ from recoversat.evaluation import run
 from recoversat.evaluation.results import EvaluationPlan
 from recoversat.evaluation.run import Request, run_evaluation
 from recoversat.evaluation.specs import parse_system, parse_test
-from recoversat.evaluation.subwords import vocabulary_of
 from recoversat.evaluation.systems import ModelSystem, p_label
 from recoversat.model_folder import write_description
+from recoversat.text.tokenizer import vocabulary_fingerprint
 
 SCRIPT = {
     "a": ["the house EOS", "house DEL", "in EOS"],
@@ -40,7 +40,7 @@ def folder(tmp_path, monkeypatch, scripted, tokenizer):
 def engine(folder, monkeypatch, scripted):
     """Count the steps the model takes, and let tests change its settings."""
     translator = scripted(SCRIPT)
-    translator.engine.settings = {"K": 3, "weights": "feed", "vocabulary": vocabulary_of(folder / "model")}
+    translator.engine.settings = {"K": 3, "weights": "feed", "vocabulary": vocabulary_fingerprint(folder / "model")}
 
     def load(spec, *, device, batch_size):
         return ModelSystem(spec.name, translator, 3, spec.beam, batch_size, dict(translator.engine.settings))

@@ -81,7 +81,8 @@ def test_what_can_work_is_accepted():
         ([MODEL, OUTPUT], [A, B], "one file cannot translate 2 test sets; write {test}"),
         ([MODEL, SystemSpec("o", "missing.de")], [A], "missing.de is neither a model folder nor a file"),
         ([MODEL, SystemSpec("o", "out.{test}.en")], [A], r"out.a.en is neither"),
-        ([MODEL, SystemSpec("o", "out.de", segments=2)], [A], "segments and beam are for models"),
+        ([MODEL, SystemSpec("o", "out.de", segments=2)], [A], "segments, beam, to and teacher are for models"),
+        ([MODEL, SystemSpec("o", "out.de", target="de")], [A], "to and teacher are for models"),
     ],
 )
 def test_what_cannot_work_is_found_before_anything_is_translated(systems, tests, message):

@@ -5,9 +5,9 @@ import pytest
 from recoversat.config import parse_config
 from recoversat.evaluation.outputs import SystemOutput
 from recoversat.evaluation.specs import SystemSpec, TestSpec
-from recoversat.evaluation.subwords import Subwords, vocabulary_of
+from recoversat.evaluation.subwords import Subwords
 from recoversat.model_folder import write_description
-from recoversat.text.tokenizer import SentencePieceTokenizer
+from recoversat.text.tokenizer import SentencePieceTokenizer, vocabulary_fingerprint
 
 LINES = ["the house", "gas chambers", "a house in the gas"]
 
@@ -75,8 +75,8 @@ def test_the_at_systems_tokenizer_counts_else_that_of_the_first_model(tmp_path, 
     (tmp_path / "out.de").touch()
     specs = [SystemSpec(name, str(tmp_path / name)) for name in ("out.de", "first", "teacher")]
     chosen = Subwords.of(specs, "teacher")
-    assert (chosen.vocabulary, chosen.is_split_text) == (vocabulary_of(tmp_path / "teacher"), True)
+    assert (chosen.vocabulary, chosen.is_split_text) == (vocabulary_fingerprint(tmp_path / "teacher"), True)
     for at_system in ("out.de", None):
-        assert Subwords.of(specs, at_system).vocabulary == vocabulary_of(tmp_path / "first")
-    assert vocabulary_of(tmp_path / "first") != vocabulary_of(tmp_path / "teacher")
+        assert Subwords.of(specs, at_system).vocabulary == vocabulary_fingerprint(tmp_path / "first")
+    assert vocabulary_fingerprint(tmp_path / "first") != vocabulary_fingerprint(tmp_path / "teacher")
     assert Subwords.of(specs[:1], None) == Subwords()

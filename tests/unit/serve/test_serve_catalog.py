@@ -72,3 +72,11 @@ def test_detection_stays_among_the_languages_on_offer() -> None:
     assert [(f.language, f.confidence) for f in LanguageDetector(["src", "tgt"]).rank("hi")] == [("src", 0), ("tgt", 0)]
     assert sum(found.confidence for found in LanguageDetector(["en", "de"]).rank("")) == 100
     assert language_name("pt-BR") == "Portuguese (BR)"
+
+
+def test_a_folder_may_have_an_equals_sign_in_its_name(tmp_path: Path) -> None:
+    fake, run = FakeTranslator("en", "de"), tmp_path / "q=0.3"
+    run.mkdir()
+    write_description(run, fake.config, fake.tokenizer, {})
+    assert parse_model(str(run)) == [ModelSource("en", "de", run)]
+    assert parse_model(f"fr-it={run}") == [ModelSource("fr", "it", run)]

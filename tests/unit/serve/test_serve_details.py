@@ -117,3 +117,11 @@ def test_a_sentence_too_long_is_split_and_it_is_told(client: TestClient) -> None
     answer = ask(client, long, details=True).json()
     assert answer["translatedText"] == long.upper()
     assert answer["details"]["split"] == 1
+
+
+def test_what_is_forced_stays_forced_in_the_alternatives(client: TestClient) -> None:
+    forced = [{"segment": 0, "position": 0, "token": "RED"}]
+    answer = ask(client, segments=3, forced=forced, alternatives=2).json()
+    assert answer["translatedText"].startswith("RED")
+    assert answer["alternatives"]
+    assert all(text.startswith("RED") for text in answer["alternatives"])

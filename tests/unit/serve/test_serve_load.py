@@ -266,3 +266,29 @@ def test_a_lost_result_is_an_error_and_not_a_hanging_request() -> None:
         batcher.close()
 
     asyncio.run(main())
+
+
+def test_figures_that_cannot_be_written_do_not_stop_the_translating() -> None:
+    def full_disk(jobs: int, waited: float, waiting: int) -> None:
+        raise OSError("no space left")
+
+    async def main() -> None:
+        batcher: Batcher[str, int, int] = Batcher(lambda group, tasks: tasks, BatchLimits(window=0.01), full_disk)
+        for _ in range(2):
+            assert await asyncio.wait_for(batcher.submit("a", [(1, 1)])[0], 30) == 1
+        assert batcher.is_working
+        batcher.close()
+        batcher.join(30)
+        assert not batcher.is_working
+
+    asyncio.run(main())
+
+
+def test_a_server_whose_translating_thread_is_gone_is_not_well(client: TestClient) -> None:
+    assert client.get("/health").status_code == 200
+    batcher = client.service.batcher  # type: ignore[attr-defined]
+    batcher.close()
+    batcher.join(30)
+    sick = client.get("/health")
+    assert sick.status_code == 503
+    assert "restart the server" in sick.json()["error"]
