@@ -58,6 +58,8 @@ def atomic_file(final: Path) -> Iterator[Path]:
     A link keeps pointing where it does; what is no plain file (/dev/null, a pipe) is written into, never replaced.
     """
     final = final.resolve() if final.is_symlink() else final
+    if final.is_dir():
+        raise UserError(f"{final}: is a folder; name a file, which may lie in it")
     if final.exists() and not final.is_file():
         yield final
         return

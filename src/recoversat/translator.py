@@ -1,9 +1,10 @@
 """Text in, translations out: the one place where inference is wired together."""
 
+import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import lru_cache, partial
 from itertools import islice
 from pathlib import Path
 from typing import Literal
@@ -29,6 +30,7 @@ from recoversat.text.tokenizer import Tokenizer, load_tokenizer
 from recoversat.translation import Ending, LaterSegments, Segment, Translation, joined
 from recoversat.vocab import DEL, EOS
 
+_log = logging.getLogger(__name__)
 _BROKEN = "\ufffd"
 WINDOW = 16  # batches that are sorted by length together
 WantedSegments = int | Literal["auto"] | None  # None = as the model was trained: its one K, or "auto" where it has many
@@ -121,12 +123,20 @@ class Translator:
         `force` puts words into every translation ("6:1=the": segment 6 begins with "the"); `forced` is the same
         in ids, a text each. Without `scores` an engine may leave out log-probabilities, which is faster.
         """
+        texts = list(texts) if not isinstance(texts, str) else texts
+        segments = int(segments) if isinstance(segments, np.integer) else segments
         _check_arguments(texts, segments, batch_size, beam)
         if beam > 1 and segments is None and 1 in self.config.train.segment_choices:
             segments = 1  # a beam writes one segment
         wish = _Wish(segments, batch_size, beam, scores, alternatives, forced, force)
         sources = self._encode(texts)
-        in_parts = any(map(self._too_long, sources)) and not (force or forced)
+        in_parts = any(map(self._too_long, sources))
+        if in_parts and (force or forced):
+            line = next(number for number, ids in enumerate(sources, 1) if self._too_long(ids))
+            most = self.config.data.max_tokens
+            raise UserError(
+                f"line {line}: too long to force words in it ({len(sources[line - 1])} pieces, at most {most})"
+            )
         results = self._in_parts(texts, wish) if in_parts else self._whole(texts, sources, wish)
         return self._with_right_numbers(results, wish) if self._checks_numbers(wish) else results
 
@@ -142,10 +152,15 @@ class Translator:
         done: Callable[[int], None] = lambda count: None,
     ) -> Iterator[Translation]:
         """Translate a stream of any length in bounded memory: `window` batches are sorted at a time."""
-        stream = iter(texts)
-        while block := list(islice(stream, batch_size * window)):
-            yield from self.translate(block, segments=segments, batch_size=batch_size, beam=beam, scores=scores)
-            done(len(block))
+        _check_arguments(texts if isinstance(texts, str) else [], segments, min(batch_size, window), beam)
+
+        def translations() -> Iterator[Translation]:
+            stream = iter(texts)
+            while block := list(islice(stream, batch_size * window)):
+                yield from self.translate(block, segments=segments, batch_size=batch_size, beam=beam, scores=scores)
+                done(len(block))
+
+        return translations()
 
     def translate_file(
         self, src: str | Path, out: str | Path, *, segments: WantedSegments = None, beam: int = 1
@@ -196,6 +211,9 @@ class Translator:
         k = wanted if isinstance(wanted, int) else max(self.config.train.segment_choices)
         if not 1 <= k <= self.engine.max_segments:
             raise UserError(f"--segments {k}: this model writes 1 to {self.engine.max_segments} segments")
+        learnt = self.config.train.segment_choices
+        if not min(learnt) <= k <= max(learnt) and self.config.model.kind == "segments":
+            _warn_of(k, tuple(sorted(set(learnt))))
         return k
 
     def _face(self, source: str | None, target: str | None) -> None:
@@ -342,10 +360,21 @@ class Translator:
         )
 
 
+@lru_cache(maxsize=64)  # once each
+def _warn_of(k: int, learnt: tuple[int, ...]) -> None:
+    known = ", ".join(map(str, learnt))
+    _log.warning("K = %d was never learnt, expect little of it; this model has learnt K = %s", k, known)
+
+
 def _check_arguments(texts: Sequence[str], segments: WantedSegments, batch_size: int, beam: int) -> None:
     if isinstance(texts, str):
         raise UserError("translate takes a list of texts; write translate([text])")
-    if not isinstance(segments, int) and segments not in (None, "auto"):
+    for number, text in enumerate(texts, 1):
+        if not isinstance(text, str):
+            raise UserError(f"text {number} is {type(text).__name__}, not str")
+        if "\n" in text:
+            raise UserError(f"text {number} has a line break: give single lines, e.g. text.splitlines()")
+    if isinstance(segments, bool) or (not isinstance(segments, int) and segments not in (None, "auto")):
         raise UserError(f"segments: {segments!r} is neither a whole number from 1 nor 'auto'")
     if batch_size < 1 or beam < 1:
         raise UserError("batch_size and beam are whole numbers from 1")

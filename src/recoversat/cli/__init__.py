@@ -8,6 +8,8 @@ from recoversat.cli import benchmarking, learning, measuring, translating  # noq
 from recoversat.cli.app import app
 from recoversat.errors import UserError
 
+_TRAINING = {"torch", "safetensors", "tensorboard", "matplotlib"}  # of the extra [train]
+
 
 def main() -> None:
     """Run the command; a user's mistake gets one clear line, not a traceback."""
@@ -19,6 +21,11 @@ def main() -> None:
     except BrokenPipeError:  # `recoversat translate ... | head`
         sys.stderr.close()
         sys.exit(141)
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] not in _TRAINING:
+            raise
+        typer.echo(f"error: this needs {error.name}: pip install 'recoversat[train]'", err=True)
+        sys.exit(2)
     except OSError as error:  # a full disk, a folder that may not be written
         typer.echo(f"error: {error}", err=True)
         sys.exit(1)

@@ -19,10 +19,14 @@ def prepare(
         Path | None, typer.Option(help="Source text, one sentence a line (.gz, .xz too).", show_default=False)
     ] = None,
     tgt: Annotated[Path | None, typer.Option(help="Target text, aligned line by line.", show_default=False)] = None,
-    tsv: Annotated[Path | None, typer.Option(help="Instead of both: source<TAB>target.", show_default=False)] = None,
+    tsv: Annotated[
+        Path | None, typer.Option(help="Instead of both: source, a tab, target.", show_default=False)
+    ] = None,
     valid_src: Annotated[Path | None, typer.Option(help="Validation source.", show_default=False)] = None,
     valid_tgt: Annotated[Path | None, typer.Option(help="Validation target.", show_default=False)] = None,
-    hold_out: Annotated[int, typer.Option(help="Without validation files: keep so many pairs for validation.")] = 0,
+    hold_out: Annotated[
+        int, typer.Option(min=0, help="Without validation files: keep so many pairs for validation.")
+    ] = 0,
     tokenizer_from: Annotated[
         Path | None, typer.Option(help="Use the tokenizer of this folder.", show_default=False)
     ] = None,
@@ -64,6 +68,8 @@ def train(
     from recoversat.evaluation.validation import bleu_validator
     from recoversat.training.loop import start_point, train
 
+    if init_decoder and not init_from:
+        raise UserError("--init-decoder starts from a teacher's decoder: add --init-from TEACHER")
     settings, data = load_config(config, preset, set_), open_corpus(corpus)
     state = train(
         settings, data, out, validate=bleu_validator(data, settings),
@@ -77,7 +83,7 @@ def train(
 def average(
     models: Annotated[list[Path], typer.Argument(help="Model folders, or one training run.")],
     out: Annotated[Path, typer.Option(help="Model folder to write.")],
-    last: Annotated[int, typer.Option(help="Of a training run: its newest so many checkpoints.")] = 5,
+    last: Annotated[int, typer.Option(min=1, help="Of a training run: its newest so many checkpoints.")] = 5,
     force: Force = False,
 ) -> None:
     """Average the weights of several checkpoints into one model."""
@@ -141,6 +147,10 @@ def fit(
     from recoversat.fit import fit as run_fit
     from recoversat.fit_defaults import fit_job
 
+    if not dry_run:
+        from recoversat.model.device import torch_device
+
+        torch_device(device)  # before any work: is torch here, and is the device?
     job = fit_job(
         text_pairs(src, tgt, None), out, optional_pairs(valid_src, valid_tgt, "--valid"),
         optional_pairs(test_src, test_tgt, "--test"), segments, config, preset, set_ or [], teacher_set or [], device,

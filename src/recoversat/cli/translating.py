@@ -73,6 +73,8 @@ def translate(
     from recoversat.translator import Translator
 
     inspection = Inspection.of(show, trace, force_words, jsonl=jsonl)
+    if trace and out and trace.resolve() == out.resolve():
+        raise UserError(f"--trace and --out are both {out}: name two files")
     translator = Translator(
         model, source=source, target=target, device=device, compute_type=compute_type, intra_threads=threads,  # type: ignore[arg-type]
         max_memory=parse_size(max_memory) if max_memory else None,

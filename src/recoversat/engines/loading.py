@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Literal, get_args
 
 from recoversat.config import ModelConfig
+from recoversat.device_names import check_device
 from recoversat.engines.engine import Engine, OneShotEngine
 from recoversat.errors import UserError
 from recoversat.model_folder import WEIGHTS
@@ -28,6 +29,7 @@ class EngineOptions:
     def __post_init__(self) -> None:
         if self.compute_type not in (known := get_args(ComputeType)):
             raise UserError(f"compute type {self.compute_type!r} does not exist; there are: {', '.join(known)}")
+        check_device(self.device)
         if self.intra_threads < 0 or (self.max_memory is not None and self.max_memory < 1):
             raise UserError("threads and memory are bounded by positive numbers")
 
@@ -46,7 +48,8 @@ def load_engine(folder: Path, config: ModelConfig, options: EngineOptions) -> En
     if options.compute_type == "int8":
         raise UserError(f"{folder} holds no int8 weights for this device: recoversat export MODEL OUT --precision int8")
     if (folder / ONNX).is_dir() and not weights:
-        raise UserError(f"{folder}: no exported model here for compute type {options.compute_type}; export it again")
+        there = ", ".join(sorted(path.name for path in (folder / ONNX).iterdir() if path.is_dir()))
+        raise UserError(f"compute type {options.compute_type}: {folder.name} was exported as {there} only; use that")
     return _load_torch(folder, config, options)
 
 

@@ -12,6 +12,8 @@ from sacrebleu.metrics.chrf import CHRF
 from sacrebleu.metrics.ter import TER
 from sacrebleu.significance import PairedTest, Result
 
+from recoversat.errors import UserError
+
 TOKENISED_BLEU = "tokenised BLEU"
 
 
@@ -71,6 +73,17 @@ def score_corpus(hypotheses: Sequence[str], references: Sequence[str], *, tokeni
     metrics = _metrics(references, tokenize)
     bleu, chrf, ter = (_score(metric, hypotheses) for metric in metrics.values())
     return Quality(bleu, chrf, ter)
+
+
+def check_tokenizer(tokenize: str | None) -> None:
+    """Refuse a tokenizer sacreBLEU does not have, or cannot run here, before anything is translated."""
+    try:
+        BLEU(tokenize=tokenize)
+    except KeyError:
+        raise UserError(f"--tokenize {tokenize}: sacreBLEU has no such tokenizer; see sacrebleu --help") from None
+    except (RuntimeError, ImportError) as error:
+        first = str(error).strip().splitlines()[0]
+        raise UserError(f"--tokenize {tokenize}: {first}") from None
 
 
 def corpus_bleu(hypotheses: Sequence[str], references: Sequence[str], *, tokenize: str | None = None) -> Score:

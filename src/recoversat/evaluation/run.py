@@ -13,6 +13,7 @@ from pathlib import Path
 from recoversat.errors import UserError
 from recoversat.evaluation.outputs import SystemOutput, TestSet, read_output
 from recoversat.evaluation.plots import Plot, plot_annealing, read_annealing
+from recoversat.evaluation.quality import check_tokenizer
 from recoversat.evaluation.report import ReportFiles, standard_plots, write_report
 from recoversat.evaluation.result_tables import confidence_table, results_table
 from recoversat.evaluation.results import EvaluationPlan, Result, evaluate
@@ -64,6 +65,7 @@ class Evaluated:
 def run_evaluation(request: Request, tables: Tables = no_tables) -> Evaluated:
     """Translate what is not translated yet, measure, and write the report."""
     plan = request.plan
+    check_tokenizer(plan.tokenize)
     check_specs(request.systems, request.tests, {"--at": plan.at_system, "--baseline": plan.baseline})
     subwords = Subwords.of(request.systems, plan.at_system, request.subwords)
     if plan.tokenised and not subwords.is_split_text:

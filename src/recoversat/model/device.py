@@ -4,11 +4,13 @@ import os
 
 import torch
 
+from recoversat.device_names import check_device
 from recoversat.errors import UserError
 
 
 def torch_device(wanted: str) -> torch.device:
     """Turn cpu, cuda or auto into a device that is there; under torchrun each process has its own GPU."""
+    check_device(wanted)
     kind = wanted if wanted != "auto" else ("cuda" if torch.cuda.is_available() else "cpu")
     if not kind.startswith("cuda"):
         return torch.device(kind)

@@ -26,7 +26,10 @@ def read_weights(folder: Path, name: str = WEIGHTS) -> dict[str, Tensor]:
     try:
         return load_file(folder / name)
     except FileNotFoundError:
-        raise UserError(f"{folder}: no weights here ({name} is missing)") from None
+        exported = (
+            ": this is an exported model; give the one it was exported from" if (folder / "onnx").is_dir() else ""
+        )
+        raise UserError(f"{folder}: no weights here ({name} is missing){exported}") from None
     except (SafetensorError, OSError) as error:
         raise UserError(f"{folder / name}: damaged ({error})") from None
 

@@ -22,6 +22,8 @@ def read_api_keys(path: Path) -> list[ApiKey]:
         lines = path.read_text(encoding="utf-8").splitlines()
     except OSError as error:
         raise UserError(f"--api-keys {path}: {error.strerror}") from None
+    except UnicodeDecodeError:
+        raise UserError(f"--api-keys {path}: not a text file in UTF-8") from None
     keys = []
     for number, line in enumerate(lines, 1):
         fields = line.partition("#")[0].split()

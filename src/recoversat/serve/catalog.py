@@ -94,6 +94,9 @@ def parse_model(text: str) -> list[ModelSource]:
     if not match:
         return in_each_direction(folder)
     source, target = [code for code in match.groups() if code]
+    directions = config.data.directions
+    if (target, source) in directions and (source, target) not in directions:
+        raise UserError(f"--model {text}: this model translates {target} into {source}; write {target}-{source}={path}")
     return [ModelSource(source, target, folder)]
 
 

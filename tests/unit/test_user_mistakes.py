@@ -1,0 +1,130 @@
+"""Mistakes that users make get one line that names the fix, before any work is done."""
+
+import logging
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from recoversat import Translator
+from recoversat.cli import main
+from recoversat.device_names import check_device
+from recoversat.errors import UserError
+from recoversat.evaluation.quality import check_tokenizer
+from recoversat.serve.api_keys import read_api_keys
+from recoversat.serve.catalog import parse_model
+from recoversat.storage import write_text
+
+
+@pytest.fixture(scope="module")
+def translator() -> Translator:
+    return Translator(source="en", target="de")
+
+
+@pytest.mark.parametrize(
+    ("texts", "options", "message"),
+    [
+        (["a", 7], {}, "text 2 is int, not str"),
+        (["a\nb"], {}, "text 1 has a line break: give single lines"),
+        (["a"], {"segments": True}, "neither a whole number"),
+        (["a " * 400], {"force": ["1:1=Ein"]}, r"line 1: too long to force words in it \(\d+ pieces, at most 128\)"),
+    ],
+)
+def test_translate_says_what_is_wrong_with_its_arguments(
+    translator: Translator, texts: list[Any], options: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(UserError, match=message):
+        translator.translate(texts, **options)
+
+
+def test_translate_takes_what_can_only_mean_one_thing(translator: Translator) -> None:
+    texts = ["Good morning!", "Good night!"]
+    assert translator.translate((text for text in texts), segments=np.int64(2)) == translator.translate(  # type: ignore[arg-type]
+        texts, segments=2
+    )
+
+
+@pytest.mark.parametrize("wrong", [{"batch_size": 0}, {"window": 0}, {"beam": 0}])
+def test_a_stream_is_refused_before_it_is_read(translator: Translator, wrong: dict[str, int]) -> None:
+    with pytest.raises(UserError, match="whole numbers from 1"):
+        translator.translate_iterable(iter(["a"]), **wrong)  # type: ignore[arg-type]
+    with pytest.raises(UserError, match="takes a list of texts"):
+        translator.translate_iterable("abc")
+
+
+def test_a_k_that_was_never_learnt_is_said_once(translator: Translator, caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.WARNING):
+        for _ in range(2):
+            assert translator.segments_for(5) == 5
+            small = translator.config.model_copy(
+                update={"train": translator.config.train.model_copy(update={"segments": 3})}
+            )
+            other = Translator.of(translator.engine, translator.tokenizer, small)
+            assert other.segments_for(7) == 7
+            assert other.segments_for(3) == 3
+    assert [record.message for record in caplog.records] == [
+        "K = 7 was never learnt, expect little of it; this model has learnt K = 3"
+    ]
+
+
+def test_devices_and_tokenizers_that_do_not_exist() -> None:
+    with pytest.raises(UserError, match="--device gpu: there is no such device; use cpu, cuda or auto"):
+        check_device("gpu")
+    with pytest.raises(UserError, match="--device gpu"):
+        Translator(source="en", target="de", device="gpu")
+    with pytest.raises(UserError, match="--tokenize foo: sacreBLEU has no such tokenizer"):
+        check_tokenizer("foo")
+    check_tokenizer(None)
+    with pytest.raises(UserError, match="was exported as int8 only; use that"):
+        Translator(source="en", target="de", compute_type="float32")
+
+
+def test_files_that_cannot_be(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="is a folder; name a file"):
+        write_text(tmp_path, "x")
+    (tmp_path / "keys").write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(UserError, match="not a text file in UTF-8"):
+        read_api_keys(tmp_path / "keys")
+
+
+def test_a_direction_turned_around_is_not_served(tmp_path: Path, tokenizer: Any, translator: Translator) -> None:
+    from recoversat.model_folder import write_description
+
+    one_way = translator.config.model_copy(
+        update={"data": translator.config.data.model_copy(update={"both_directions": False, "tokenizer": "bpe"})}
+    )
+    write_description(tmp_path, one_way, tokenizer, {})
+    assert parse_model(f"en-de={tmp_path}")
+    with pytest.raises(UserError, match="this model translates en into de; write en-de="):
+        parse_model(f"de-en={tmp_path}")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["train", "c", "--out", "o", "--init-decoder"], "--init-decoder starts from a teacher's decoder"),
+        (["translate", "--trace", "f", "--out", "f"], "--trace and --out are both f: name two files"),
+        (["average", "r", "--out", "o", "--last", "0"], "--last"),
+        (["prepare", "--out", "o", "--hold-out", "-5"], "--hold-out"),
+    ],
+)
+def test_options_that_cannot_be_meant(
+    arguments: list[str], message: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("sys.argv", ["recoversat", *arguments])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert ended.value.code == 2
+    assert message in capsys.readouterr().err
+
+
+def test_a_missing_extra_is_named(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    def app() -> None:
+        raise ModuleNotFoundError("No module named 'torch'", name="torch")
+
+    monkeypatch.setattr("recoversat.cli.app", app)
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert ended.value.code == 2
+    assert "this needs torch: pip install 'recoversat[train]'" in capsys.readouterr().err
