@@ -270,7 +270,10 @@ class Translator:
         return self.config.decode.check_numbers and by_length and not (wish.beam > 1 or wish.forced or wish.force)
 
     def _with_right_numbers(self, results: list[Translation], wish: _Wish) -> list[Translation]:
-        """Write again, one token after the other, what has lost or invented a number; keep it where it is better."""
+        """Write again, one token after the other, what has lost or invented a number; keep it where it is better.
+
+        Where that does not help either, the words around the numbers are translated by themselves.
+        """
 
         def wrong(translation: Translation) -> int:
             return wrong_numbers(translation.source, translation.text)
@@ -282,8 +285,19 @@ class Translator:
         )  # fmt: skip
         for i, other in zip(doubtful, again, strict=True):
             first = results[i]
-            results[i] = replace(other if wrong(other) < wrong(first) else first, steps=first.steps + other.steps)
+            better = other if wrong(other) < wrong(first) else first
+            text = self._around_numbers(better, wish) if wrong(better) else better.text
+            results[i] = replace(better, text=text, steps=first.steps + other.steps)
         return results
+
+    def _around_numbers(self, translation: Translation, wish: _Wish) -> str:
+        from recoversat.text.document import translate_document
+
+        def translate(texts: list[str]) -> list[str]:
+            return [one.text for one in self._whole(texts, self._encode(texts), wish)]
+
+        text = translate_document(translation.source, translate, language=self.source).text
+        return text if not wrong_numbers(translation.source, text) else translation.text
 
     def _batches(self, lengths: Sequence[int], k: Ints, beam: int, batch_size: int) -> Iterator[list[int]]:
         """Group texts of like length, the largest batch first; an engine whose memory is bounded gets smaller ones."""
