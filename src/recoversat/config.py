@@ -142,6 +142,9 @@ class DecodeConfig(Section):
     check_numbers: bool = Field(
         False, description="with --segments auto: where numbers came out wrong, write again as one segment"
     )
+    lower_capitals: bool = Field(
+        False, description="translate text that is all in capitals in small letters, and give it capitals again"
+    )
     cut_loops: bool = Field(
         False, description="say once what a translation says four times in a row or more, and its source does not"
     )

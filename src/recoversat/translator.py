@@ -24,6 +24,7 @@ from recoversat.errors import UserError
 from recoversat.forcing import check_forced, force_lines, force_whole
 from recoversat.model_folder import read_config, resolve_model
 from recoversat.segments import assemble
+from recoversat.text.capitals import calm, is_loud
 from recoversat.text.loops import without_loops
 from recoversat.text.numbers import wrong_numbers
 from recoversat.text.tokenizer import Tokenizer, load_tokenizer
@@ -129,7 +130,14 @@ class Translator:
         if beam > 1 and segments is None and 1 in self.config.train.segment_choices:
             segments = 1  # a beam writes one segment
         wish = _Wish(segments, batch_size, beam, scores, alternatives, forced, force)
-        sources = self._encode(texts)
+        loud = {i for i, text in enumerate(texts) if self.config.decode.lower_capitals and is_loud(text)}
+        results = self._translate([calm(text) if i in loud else text for i, text in enumerate(texts)], wish)
+        for i in loud:
+            results[i] = replace(results[i], source=texts[i], text=results[i].text.upper())
+        return results
+
+    def _translate(self, texts: list[str], wish: _Wish) -> list[Translation]:
+        sources, force, forced = self._encode(texts), wish.force, wish.forced
         in_parts = any(map(self._too_long, sources))
         if in_parts and (force or forced):
             line = next(number for number, ids in enumerate(sources, 1) if self._too_long(ids))

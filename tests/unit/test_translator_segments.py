@@ -186,3 +186,15 @@ def test_wrong_arguments_are_named(scripted) -> None:
     for wrong in ({"segments": "7"}, {"segments": 2.5}, {"batch_size": 0}, {"beam": 0}):
         with pytest.raises(UserError, match="whole number"):
             translator.translate(["a b"], **wrong)
+
+
+@pytest.mark.parametrize("lower", [True, False])
+def test_capitals_are_translated_in_small_letters_where_the_model_asks_for_it(scripted, lower: bool) -> None:
+    translator = scripted(
+        {"Gas house": ["the EOS", "house EOS"], "GAS HOUSE": ["a EOS", "EOS"], "a b": ["in EOS", "EOS"]}
+    )
+    decode = translator.config.decode.model_copy(update={"lower_capitals": lower})
+    translator.config = translator.config.model_copy(update={"decode": decode})
+    loud, quiet = translator.translate(["GAS HOUSE", "a b"])
+    assert (loud.source, loud.text) == ("GAS HOUSE", "THE HOUSE" if lower else "a")
+    assert quiet.text == "in"
