@@ -68,6 +68,7 @@ def fit(job: FitJob, *, force: bool = False, dry_run: bool = False) -> None:
     stages = _stages(job)
     job.say(_plan_text(job, stages))
     if dry_run:
+        _identity(job)  # finds files that are missing
         return
     _claim(job, force)
     if (job.out / "summary.json").exists():
@@ -260,7 +261,10 @@ def describe(config: Config) -> str:
 def _plan_text(job: FitJob, stages: list[Stage]) -> str:
     lines = [
         f"fit: {describe(job.student)}",
-        *(f"  {n}. {stage.name}: {stage.plan}" for n, stage in enumerate(stages, 1)),
+        *(
+            f"  {n}. {stage.name}: {stage.plan}{' (done before)' if stage.result.exists() else ''}"
+            for n, stage in enumerate(stages, 1)
+        ),
     ]
     return "\n".join(lines)
 

@@ -6,6 +6,7 @@ from typing import Any
 
 from recoversat.config import Config, ModelConfig, load_config
 from recoversat.data.prepare import TextPairs
+from recoversat.errors import UserError
 from recoversat.fit import HELD_OUT, FitJob
 
 # up to so many pairs -> settings; small data wants small models, few pieces and much dropout
@@ -68,6 +69,8 @@ def fit_job(
     encoder_only: bool = False,
 ) -> FitJob:
     """Settle everything `fit` needs: what the user gave wins over what the size of the corpus suggests."""
+    if segments and any(one.startswith("train.segments=") for one in overrides):
+        raise UserError("K is named twice, by --segments and by --set train.segments: leave one of them out")
     n_pairs = sum(1 for _ in pairs)
     base = {} if config or preset else settings_for(n_pairs)
     suffixes = [

@@ -28,9 +28,8 @@ def translate_lines(
 ) -> None:
     """Translate files (or standard input) to a file, whole or not at all, or to standard output; `at_once` by lines."""
     with output_stream(out) as stream, progress("translate", quiet=out is None and sys.stdout.isatty()) as bar:
-        lines = input_lines(files)
-        records, keep = tee(_records(lines)) if jsonl else (None, None)
-        texts = (record["text"] for record in records) if records is not None else lines
+        records, keep = tee(_records(files)) if jsonl else (None, None)
+        texts = (record["text"] for record in records) if records is not None else input_lines(files)
         translations = translator.translate_iterable(
             texts,
             segments=segments,
@@ -99,14 +98,22 @@ def output_stream(out: Path | None) -> Iterator[IO[str]]:
         yield stream
 
 
-def _records(lines: Iterator[str]) -> Iterator[dict[str, Any]]:
-    for number, line in enumerate(lines, 1):
+def _records(files: list[Path]) -> Iterator[dict[str, Any]]:
+    for where, line in _placed_lines(files):
         try:
             record = json.loads(line) if line.strip() else {"text": ""}  # one line out for each line in
         except json.JSONDecodeError as error:
-            raise UserError(f"line {number}: not JSON ({error.msg})") from None
+            raise UserError(f"{where}: not JSON ({error.msg})") from None
         if not isinstance(record, dict) or not isinstance(record.get("text"), str):
-            raise UserError(f'line {number}: expected an object with a "text", e.g. {{"text": "Hello"}}')
+            raise UserError(f'{where}: expected an object with a "text", e.g. {{"text": "Hello"}}')
         if "\n" in record["text"]:
-            raise UserError(f'line {number}: "text" holds a line break; give one line an object')
+            raise UserError(f'{where}: "text" holds a line break; give one line an object')
         yield record
+
+
+def _placed_lines(files: list[Path]) -> Iterator[tuple[str, str]]:
+    """Yield every line with its place, for errors."""
+    for path in files:
+        yield from ((f"{path}, line {number}", line) for number, line in enumerate(lines_of(path), 1))
+    if not files:
+        yield from ((f"line {number}", line) for number, line in enumerate(input_lines([]), 1))

@@ -103,6 +103,10 @@ def test_dry_run_prints_the_plan_alone(tmp_path: Path, recoversat: Run) -> None:
     done = recoversat(*arguments(tmp_path / "out"), "--dry-run")
     assert all(f"{number}. {stage}:" in done.stderr for number, stage in enumerate(STAGES, 1))
     assert not (tmp_path / "out").exists()
+    missing = recoversat(
+        *arguments(tmp_path / "out"), "--test-src", "no.en", "--test-tgt", "no.de", "--dry-run", expect=2
+    )
+    assert "no.en: no such file" in missing.stderr
 
 
 def test_the_student_starts_from_the_teacher_as_far_as_it_can(

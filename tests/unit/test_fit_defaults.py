@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from recoversat.data.prepare import TextPairs
+from recoversat.errors import UserError
 from recoversat.fit import FitJob
 from recoversat.fit_defaults import fit_job
 
@@ -55,3 +56,9 @@ def test_a_preset_gives_k_and_its_rhythm_follows_the_updates(pairs: TextPairs) -
     assert student.train.segments == 5
     assert (student.train.save_every, student.train.validate_every) == (5, 10)
     assert job(pairs, "train.save_every=33", preset="small").student.train.save_every == 33
+
+
+def test_k_is_named_once(pairs: TextPairs) -> None:
+    assert job(pairs, "train.segments=[1, 2]").student.train.segments == [1, 2]
+    with pytest.raises(UserError, match="K is named twice"):
+        job(pairs, "train.segments=5", segments=3)

@@ -49,6 +49,8 @@ def load_engine(folder: Path, config: ModelConfig, options: EngineOptions) -> En
         raise UserError(f"{folder} holds no int8 weights for this device: recoversat export MODEL OUT --precision int8")
     if (folder / ONNX).is_dir() and not weights:
         there = ", ".join(sorted(path.name for path in (folder / ONNX).iterdir() if path.is_dir()))
+        if not there:
+            raise UserError(f"{folder}: no exported model here, {ONNX} is empty; export it again")
         raise UserError(f"compute type {options.compute_type}: {folder.name} was exported as {there} only; use that")
     return _load_torch(folder, config, options)
 
