@@ -33,6 +33,7 @@ from recoversat.vocab import DEL, EOS
 
 _log = logging.getLogger(__name__)
 _BROKEN = "\ufffd"
+_WIDEST_BEAM = 100
 WINDOW = 16  # batches that are sorted by length together
 WantedSegments = int | Literal["auto"] | None  # None = as the model was trained: its one K, or "auto" where it has many
 
@@ -400,3 +401,5 @@ def _check_arguments(texts: Sequence[str], segments: WantedSegments, batch_size:
         raise UserError(f"segments: {segments!r} is neither a whole number from 1 nor 'auto'")
     if batch_size < 1 or beam < 1:
         raise UserError("batch_size and beam are whole numbers from 1")
+    if beam > _WIDEST_BEAM:
+        raise UserError(f"--beam {beam}: at most {_WIDEST_BEAM}; a beam of 4 to 8 is usual")

@@ -28,6 +28,7 @@ def translator() -> Translator:
         (["a", 7], {}, "text 2 is int, not str"),
         (["a\nb"], {}, "text 1 has a line break: give single lines"),
         (["a"], {"segments": True}, "neither a whole number"),
+        (["a"], {"beam": 100_000}, "--beam 100000: at most 100"),
         (["a " * 400], {"force": ["1:1=Ein"]}, r"line 1: too long to force words in it \(\d+ pieces, at most 128\)"),
     ],
 )
