@@ -14,7 +14,8 @@ from recoversat.forcing import force_words
 from recoversat.trace import N_ALTERNATIVES, trace_records
 from recoversat.translate_files import input_lines, output_stream
 from recoversat.translation import Translation
-from recoversat.translator import Translator, WantedSegments
+from recoversat.translator import Translator
+from recoversat.wishes import WantedSegments
 
 
 @dataclass(frozen=True)

@@ -44,10 +44,9 @@ def _replace(scratch: Path, final: Path) -> None:
     os.rename(final, retired / final.name)
     try:
         os.rename(scratch, final)
-    except BaseException:
-        os.rename(retired / final.name, final)
-        raise
     finally:
+        if not final.exists():  # should this fail too, the old one stays where `sweep_partial` finds it
+            os.rename(retired / final.name, final)
         shutil.rmtree(retired)
 
 

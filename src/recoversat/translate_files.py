@@ -12,7 +12,8 @@ from recoversat.errors import UserError
 from recoversat.progress import progress
 from recoversat.storage import atomic_file, decoded, decoded_lines, lines_of, whole_text
 from recoversat.text.document import translate_document
-from recoversat.translator import WINDOW, Translator, WantedSegments
+from recoversat.translator import WINDOW, Translator
+from recoversat.wishes import WantedSegments
 
 
 def translate_lines(

@@ -1,13 +1,11 @@
 """Text in, translations out: the one place where inference is wired together."""
 
-import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from copy import copy
-from dataclasses import dataclass, replace
-from functools import lru_cache, partial
+from dataclasses import replace
+from functools import partial
 from itertools import islice
 from pathlib import Path
-from typing import Literal
 
 import numpy as np
 
@@ -30,25 +28,10 @@ from recoversat.text.numbers import wrong_numbers
 from recoversat.text.tokenizer import Tokenizer, load_tokenizer
 from recoversat.translation import Ending, LaterSegments, Segment, Translation, joined
 from recoversat.vocab import DEL, EOS
+from recoversat.wishes import WantedSegments, Wish, check_lines, check_list, warn_of_unlearnt
 
-_log = logging.getLogger(__name__)
 _BROKEN = "\ufffd"
-_WIDEST_BEAM = 100
 WINDOW = 16  # batches that are sorted by length together
-WantedSegments = int | Literal["auto"] | None  # None = as the model was trained: its one K, or "auto" where it has many
-
-
-@dataclass(frozen=True)
-class _Wish:
-    """What a caller of `translate` asks for."""
-
-    segments: WantedSegments
-    batch_size: int
-    beam: int
-    scores: bool
-    alternatives: int
-    forced: Sequence[Forced] | None
-    force: Sequence[str]
 
 
 class Translator:
@@ -125,19 +108,19 @@ class Translator:
         `force` puts words into every translation ("6:1=the": segment 6 begins with "the"); `forced` is the same
         in ids, a text each. Without `scores` an engine may leave out log-probabilities, which is faster.
         """
-        texts = list(texts) if not isinstance(texts, str) else texts
+        check_list(texts)
+        check_lines(texts := list(texts))
         segments = int(segments) if isinstance(segments, np.integer) else segments
-        _check_arguments(texts, segments, batch_size, beam)
         if beam > 1 and segments is None and 1 in self.config.train.segment_choices:
             segments = 1  # a beam writes one segment
-        wish = _Wish(segments, batch_size, beam, scores, alternatives, forced, force)
+        wish = Wish(segments, batch_size, beam, scores, alternatives, forced, force)
         loud = {i for i, text in enumerate(texts) if self.config.decode.lower_capitals and is_loud(text)}
         results = self._translate([calm(text) if i in loud else text for i, text in enumerate(texts)], wish)
         for i in loud:
             results[i] = replace(results[i], source=texts[i], text=results[i].text.upper())
         return results
 
-    def _translate(self, texts: list[str], wish: _Wish) -> list[Translation]:
+    def _translate(self, texts: list[str], wish: Wish) -> list[Translation]:
         sources, force, forced = self._encode(texts), wish.force, wish.forced
         in_parts = any(map(self._too_long, sources))
         if in_parts and (force or forced):
@@ -161,7 +144,8 @@ class Translator:
         done: Callable[[int], None] = lambda count: None,
     ) -> Iterator[Translation]:
         """Translate a stream of any length in bounded memory: `window` batches are sorted at a time."""
-        _check_arguments(texts if isinstance(texts, str) else [], segments, min(batch_size, window), beam)
+        check_list(texts)
+        Wish(segments, min(batch_size, window), beam)  # refused now, not when the first one is asked for
 
         def translations() -> Iterator[Translation]:
             stream = iter(texts)
@@ -222,7 +206,7 @@ class Translator:
             raise UserError(f"--segments {k}: this model writes 1 to {self.engine.max_segments} segments")
         learnt = self.config.train.segment_choices
         if not min(learnt) <= k <= max(learnt) and self.config.model.kind == "segments":
-            _warn_of(k, tuple(sorted(set(learnt))))
+            warn_of_unlearnt(k, tuple(sorted(set(learnt))))
         return k
 
     def _face(self, source: str | None, target: str | None) -> None:
@@ -242,7 +226,7 @@ class Translator:
     def _encode(self, texts: Sequence[str]) -> list[list[int]]:
         return self.tokenizer.encode([text.strip() for text in texts], self.prefix)
 
-    def _whole(self, texts: Sequence[str], sources: list[list[int]], wish: _Wish) -> list[Translation]:
+    def _whole(self, texts: Sequence[str], sources: list[list[int]], wish: Wish) -> list[Translation]:
         """Translate each text as one sentence."""
         k = self.segment_counts(wish.segments, [len(ids) for ids in sources])
         results = [Translation(text, text) for text in texts]
@@ -258,7 +242,7 @@ class Translator:
                     check_forced(forced[i], result.segments, f"line {i + 1}")
         return results
 
-    def _in_parts(self, texts: Sequence[str], wish: _Wish) -> list[Translation]:
+    def _in_parts(self, texts: Sequence[str], wish: Wish) -> list[Translation]:
         """Translate texts longer than any the model has learnt from sentence by sentence."""
         from recoversat.text.parts import Parts, parts_of
 
@@ -274,11 +258,11 @@ class Translator:
             results.append(joined(text, parts.joined([translation.text for translation in mine]), mine))
         return results
 
-    def _checks_numbers(self, wish: _Wish) -> bool:
+    def _checks_numbers(self, wish: Wish) -> bool:
         by_length = not isinstance(wish.segments, int) and 1 in self.config.train.segment_choices
         return self.config.decode.check_numbers and by_length and not (wish.beam > 1 or wish.forced or wish.force)
 
-    def _with_right_numbers(self, results: list[Translation], wish: _Wish) -> list[Translation]:
+    def _with_right_numbers(self, results: list[Translation], wish: Wish) -> list[Translation]:
         """Write again, one token after the other, what has lost or invented a number; keep it where it is better.
 
         Where that does not help either, the words around the numbers are translated by themselves.
@@ -299,13 +283,16 @@ class Translator:
             results[i] = replace(better, text=text, steps=first.steps + other.steps)
         return results
 
-    def _around_numbers(self, translation: Translation, wish: _Wish) -> str:
+    def _around_numbers(self, translation: Translation, wish: Wish) -> str:
         from recoversat.text.document import translate_document
 
         def translate(texts: list[str]) -> list[str]:
             return [one.text for one in self._whole(texts, self._encode(texts), wish)]
 
-        text = translate_document(translation.source, translate, language=self.source).text
+        text = translate_document(
+            translation.source, translate, language=self.source,
+            n_tokens=lambda part: len(self._encode([part])[0]), max_tokens=self.config.data.max_tokens,
+        ).text  # fmt: skip
         return text if not wrong_numbers(translation.source, text) else translation.text
 
     def _batches(self, lengths: Sequence[int], k: Ints, beam: int, batch_size: int) -> Iterator[list[int]]:
@@ -321,7 +308,7 @@ class Translator:
             order = order[size:]
 
     def _decode(
-        self, sources: list[list[int]], n_segments: Ints, wish: _Wish, forced: list[Forced] | None
+        self, sources: list[list[int]], n_segments: Ints, wish: Wish, forced: list[Forced] | None
     ) -> list[Decoded]:
         limits = max_steps(np.array([len(ids) for ids in sources]), n_segments, self.config.decode.extra_steps)
         if isinstance(self.engine, OneShotEngine):
@@ -334,7 +321,7 @@ class Translator:
         return decode_segments(stepper, n_segments, limits, forced, wish.alternatives, scored)
 
     def _search(
-        self, sources: list[list[int]], n_segments: Ints, limits: Ints, wish: _Wish, forced: list[Forced] | None
+        self, sources: list[list[int]], n_segments: Ints, limits: Ints, wish: Wish, forced: list[Forced] | None
     ) -> list[Decoded]:
         """Write one segment by beam search."""
         assert not isinstance(self.engine, OneShotEngine)
@@ -381,25 +368,3 @@ class Translator:
         return Segment(
             self.tokenizer.decode(ids), self.tokenizer.pieces(ids), ids, ending, decoded.log_probs[index], alternatives
         )
-
-
-@lru_cache(maxsize=64)  # once each
-def _warn_of(k: int, learnt: tuple[int, ...]) -> None:
-    known = ", ".join(map(str, learnt))
-    _log.warning("K = %d was never learnt, expect little of it; this model has learnt K = %s", k, known)
-
-
-def _check_arguments(texts: Sequence[str], segments: WantedSegments, batch_size: int, beam: int) -> None:
-    if isinstance(texts, str):
-        raise UserError("translate takes a list of texts; write translate([text])")
-    for number, text in enumerate(texts, 1):
-        if not isinstance(text, str):
-            raise UserError(f"text {number} is {type(text).__name__}, not str")
-        if "\n" in text:
-            raise UserError(f"text {number} has a line break: give single lines, e.g. text.splitlines()")
-    if isinstance(segments, bool) or (not isinstance(segments, int) and segments not in (None, "auto")):
-        raise UserError(f"segments: {segments!r} is neither a whole number from 1 nor 'auto'")
-    if batch_size < 1 or beam < 1:
-        raise UserError("batch_size and beam are whole numbers from 1")
-    if beam > _WIDEST_BEAM:
-        raise UserError(f"--beam {beam}: at most {_WIDEST_BEAM}; a beam of 4 to 8 is usual")

@@ -16,7 +16,8 @@ from recoversat.progress import progress
 from recoversat.storage import fingerprint
 from recoversat.text.tokenizer import vocabulary_fingerprint
 from recoversat.translation import Translation
-from recoversat.translator import Translator, WantedSegments
+from recoversat.translator import Translator
+from recoversat.wishes import WantedSegments
 
 _LATENCY_SENTENCES, _THREADS = "latency_sentences", "threads"
 _TIMING = {_LATENCY_SENTENCES: None, _THREADS: None}  # settings that change the time and not the text
