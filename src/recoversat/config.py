@@ -145,6 +145,9 @@ class DecodeConfig(Section):
     lower_capitals: bool = Field(
         False, description="translate text that is all in capitals in small letters, and give it capitals again"
     )
+    join_overlaps: bool = Field(
+        False, description="say once what the end of one segment and the beginning of the next both say"
+    )
     cut_loops: bool = Field(
         False, description="say once what a translation says four times in a row or more, and its source does not"
     )

@@ -1,6 +1,6 @@
-"""A translation as the paper's Table 5 prints it: numbered segments, their EOS or DEL, deleted ones struck out.
+"""A translation as the paper's Table 5 prints it: numbered segments, their EOS or DEL, what is left out struck out.
 
-Sub-words of a word are joined by "_". Without colours a deleted segment stands in ~~...~~ and a forced
+Sub-words of a word are joined by "_". Without colours what is deleted stands in ~~...~~ and a forced
 piece in {...}; in a colour terminal the one is grey and struck out, the other green.
 """
 
@@ -64,6 +64,7 @@ def _segment(segment: Segment, kind: str, index: int, forced: Collection[Place],
         if joins_left:  # within its word, or a segment that begins inside one
             words = words.removesuffix(" ") + "_"
         mark = marks.forced if (index, position) in forced else ("", "")
+        shown = _wrap(shown, marks.deleted) if position < segment.overlap else shown
         words += _wrap(shown, mark) + ("_" if joins_right else " ")
     if words.endswith("_"):  # the word goes on in the next segment
         words += " "

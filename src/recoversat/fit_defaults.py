@@ -38,13 +38,16 @@ _BY_SIZE: list[tuple[int, dict[str, dict[str, Any]]]] = [
 ]  # fmt: skip
 
 
+_DECODE = {"join_overlaps": True, "cut_loops": True}  # whatever the size: what a reader wants
+
+
 def settings_for(n_pairs: int) -> dict[str, dict[str, Any]]:
     """Return settings that suit a corpus of so many pairs, as a config file would give them.
 
     >>> settings_for(29_000)["model"]["d_model"]
     256
     """
-    return next(settings for limit, settings in _BY_SIZE if n_pairs <= limit)
+    return next(settings for limit, settings in _BY_SIZE if n_pairs <= limit) | {"decode": _DECODE}
 
 
 def with_rhythm(config: Config, untouched: Config) -> Config:

@@ -41,6 +41,7 @@ def _segment(segment: Segment) -> dict[str, Any]:
         "text": segment.text,
         "length": len(segment.ids),
         "ending": segment.ending,
+        "overlap": segment.overlap,
         "score": _rounded(segment.score),
     }
 

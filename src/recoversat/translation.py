@@ -20,6 +20,7 @@ class Segment:
     ending: Ending
     log_probs: list[float]  # of each piece, then of EOS or DEL unless it was cut off
     alternatives: list[list[tuple[str, float]]] = field(default_factory=list)
+    overlap: int = 0  # first tokens left out of the translation, which has just said them (decode.join_overlaps)
 
     @property
     def score(self) -> float:
@@ -71,8 +72,8 @@ class Translation:
 
     @property
     def ids(self) -> list[int]:
-        """Token ids as they were written, deleted segments left out; `text` may have had its loops cut."""
-        return [i for segment in self.segments if segment.ending != "del" for i in segment.ids]
+        """Token ids without deleted segments and overlaps; `text` may have had its loops cut."""
+        return [i for segment in self.segments if segment.ending != "del" for i in segment.ids[segment.overlap :]]
 
     @property
     def score(self) -> float:

@@ -6,11 +6,12 @@ from dataclasses import replace
 from functools import partial
 from itertools import islice
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from recoversat.builtin import builtin_model
-from recoversat.config import Config
+from recoversat.config import Config, parse_config
 from recoversat.decoding.beam import beam_search
 from recoversat.decoding.oneshot import Score, Writer, decode_lengths, decode_once
 from recoversat.decoding.segmentwise import Decoded, Forced, decode_segments, max_steps
@@ -25,6 +26,7 @@ from recoversat.segments import assemble
 from recoversat.text.capitals import calm, is_loud
 from recoversat.text.loops import without_loops
 from recoversat.text.numbers import wrong_numbers
+from recoversat.text.overlaps import overlaps
 from recoversat.text.tokenizer import Tokenizer, load_tokenizer
 from recoversat.translation import Ending, LaterSegments, Segment, Translation, joined
 from recoversat.vocab import DEL, EOS
@@ -88,6 +90,10 @@ class Translator:
             raise UserError("--lengths: only a one-step model (model.kind nat) is decoded in several lengths")
         self.judge, self.n_lengths = load_judge(resolve_model(Path(teacher)), self.tokenizer.size, device), n_lengths
         return self
+
+    def set_decoding(self, **settings: Any) -> None:
+        """Change how this translator writes: `decode` settings of its model, by name."""
+        self.config = parse_config(self.config.model_dump() | {"decode": self.config.decode.model_dump() | settings})
 
     def translate(
         self,
@@ -346,7 +352,8 @@ class Translator:
         return [Decoded([[*one.tokens, EOS]], [one.log_probs], steps=1) for one in found]
 
     def _assemble(self, source: str, source_ids: Sequence[int], decoded: Decoded) -> Translation:
-        written = assemble(decoded.segments)
+        repeated = self._overlaps(source_ids, decoded)
+        written = assemble([segment[n:] for segment, n in zip(decoded.segments, repeated, strict=True)])
         if self.config.decode.cut_loops:
             written = without_loops(written, source_ids)
         # a model may spell a line break in bytes; a line of text it must stay
@@ -354,10 +361,15 @@ class Translator:
         if _BROKEN in text and _BROKEN not in source:  # bytes that are no text: a script it has never learnt
             text = source
         text = source[: len(source) - len(source.lstrip())] + text.strip() + source[len(source.rstrip()) :]
-        segments = LaterSegments(len(decoded.segments), partial(self._segment, decoded))
+        segments = LaterSegments(len(decoded.segments), partial(self._segment, decoded, repeated))
         return Translation(source, text, segments, decoded.steps)
 
-    def _segment(self, decoded: Decoded, index: int) -> Segment:
+    def _overlaps(self, source_ids: Sequence[int], decoded: Decoded) -> list[int]:
+        if not self.config.decode.join_overlaps or len(decoded.segments) == 1:
+            return [0] * len(decoded.segments)
+        return overlaps(decoded.segments, source_ids, self.tokenizer)
+
+    def _segment(self, decoded: Decoded, repeated: Sequence[int], index: int) -> Segment:
         tokens = decoded.segments[index]
         ending: Ending = {EOS: "eos", DEL: "del"}.get(tokens[-1], "cut") if tokens else "cut"  # type: ignore[assignment]
         ids = tokens if ending == "cut" else tokens[:-1]
@@ -365,6 +377,5 @@ class Translator:
             list(zip(self.tokenizer.pieces([i for i, _ in best]), [p for _, p in best], strict=True))
             for best in (decoded.alternatives[index] if decoded.alternatives else [])
         ]
-        return Segment(
-            self.tokenizer.decode(ids), self.tokenizer.pieces(ids), ids, ending, decoded.log_probs[index], alternatives
-        )
+        text, pieces = self.tokenizer.decode(ids), self.tokenizer.pieces(ids)
+        return Segment(text, pieces, ids, ending, decoded.log_probs[index], alternatives, repeated[index])

@@ -42,6 +42,12 @@ def test_empty_and_cut_off_segments_are_marked():
     )
 
 
+def test_an_overlap_is_struck_out():
+    segments = [Segment("", ["▁by"], [7], "eos", []), Segment("", ["▁by", "▁leaves"], [7, 8], "eos", [], overlap=1)]
+    shown = segments_line(Translation("src", "by leaves", segments), "sentencepiece")
+    assert shown == "[1] by EOS  [2] ~~by~~ leaves EOS"
+
+
 def test_a_lone_space_piece_stays_visible():
     assert segments_line(translation((["▁", "x"], "eos")), "sentencepiece") == "[1] ▁_x EOS"
 

@@ -103,6 +103,21 @@ def test_what_is_said_again_and_again_is_said_once(scripted) -> None:
     assert translation.segments[0].text == "the the the the"  # as it was written
 
 
+def test_what_two_segments_both_say_is_said_once(scripted) -> None:
+    translator = scripted({"a b": ["in the EOS", "the house EOS"]})
+    assert [t.text for t in translator.translate(["a b"])] == ["in the the house"]
+    translator.set_decoding(join_overlaps=True)
+    (translation,) = translator.translate(["a b"])
+    assert translation.text == "in the house"
+    assert translator.tokenizer.decode(translation.ids) == "in the house"
+    assert [(segment.text, segment.overlap) for segment in translation.segments] == [("in the", 0), ("the house", 1)]
+
+
+def test_a_decoding_setting_that_does_not_exist_is_refused(scripted) -> None:
+    with pytest.raises(UserError, match=r"decode\.join_overlap"):
+        scripted({"a": ["the EOS"]}).set_decoding(join_overlap=True)
+
+
 class ByCount:
     """An engine that writes something else in one segment than in two."""
 

@@ -22,6 +22,7 @@ class SystemSpec:
     beam: int = 1
     teacher: str | None = None  # judges the candidates of a one-step model (length-parallel decoding)
     lengths: int = 9
+    overlaps: str | None = None  # "join" or "keep", whatever the model's own decode.join_overlaps
     target: str | None = None  # of a model of both directions: the language to translate into
 
     @property
@@ -46,12 +47,16 @@ class TestSpec:
 
 
 def parse_system(text: str) -> SystemSpec:
-    """Read NAME=PATH[:segments=K or auto][:beam=N][:to=LANGUAGE], of a one-step model [:teacher=PATH][:lengths=N].
+    """Read NAME=PATH[:segments=K or auto][:beam=N][:overlaps=join or keep][:to=LANGUAGE].
+
+    Of a one-step model also [:teacher=PATH][:lengths=N].
 
     >>> parse_system("k5=student:segments=5").segments
     5
     """
-    name, path, options = parse_named(text, _FORM, ("segments", "beam", "lengths"), ("to", "teacher"))
+    name, path, options = parse_named(text, _FORM, ("segments", "beam", "lengths"), ("to", "teacher", "overlaps"))
+    if options.get("overlaps") not in (None, "join", "keep"):
+        raise UserError(f"--system {text}: overlaps={options['overlaps']} is neither join nor keep")
     return SystemSpec(name, path, target=options.pop("to", None), **options)
 
 
@@ -86,10 +91,8 @@ def check_specs(systems: Iterable[SystemSpec], tests: Iterable[TestSpec], roles:
 def _check_system(spec: SystemSpec, test_names: list[str]) -> None:
     if spec.kind == "model":
         return
-    if spec.segments is not None or spec.beam != 1 or spec.target or spec.teacher:
-        raise UserError(
-            f"--system {spec.name}: segments, beam, to and teacher are for models, but {spec.path} is no folder"
-        )
+    if spec.segments is not None or spec.beam != 1 or spec.target or spec.teacher or spec.overlaps:
+        raise UserError(f"--system {spec.name}: the options are for models, but {spec.path} is no folder")
     if len(test_names) > 1 and _PLACEHOLDER not in spec.path:
         raise UserError(
             f"--system {spec.name}: one file cannot translate {len(test_names)} test sets;"

@@ -90,7 +90,9 @@ def load_system(spec: SystemSpec, *, device: str = "auto", batch_size: int = 32)
     """Load the model a spec names."""
     folder = resolve_model(Path(spec.path))
     translator = Translator(folder, target=spec.target, device=device)
-    config, facts = read_config(folder)
+    if spec.overlaps:
+        translator.set_decoding(join_overlaps=spec.overlaps == "join")
+    config, facts = translator.config, read_config(folder)[1]
     segments = None if config.model.kind == "nat" else _segments(translator, spec)
     settings = _settings(folder, config, facts, segments, spec.beam)
     settings |= engine_settings(translator.engine) | {"batch": batch_size}
@@ -141,6 +143,8 @@ def _settings(
         settings["model"] = "nat"
     if decode.cut_loops:
         settings["cut_loops"] = True
+    if divided and decode.join_overlaps:
+        settings["join_overlaps"] = True
     if segments == "auto" and decode.check_numbers:
         settings["check_numbers"] = True
     if segments == "auto":

@@ -189,7 +189,7 @@ def _traced_segment(segment: Segment, n_best: int, forced: set[int]) -> dict[str
                 "alternatives": [{"piece": other, "probability": _probability(p)} for other, p in best],
             }
         )
-    return {"text": segment.text, "ending": segment.ending, "tokens": tokens}
+    return {"text": segment.text, "ending": segment.ending, "overlap": segment.overlap, "tokens": tokens}
 
 
 def _probability(log_prob: float) -> float:

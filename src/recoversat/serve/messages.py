@@ -91,6 +91,7 @@ class TracedSegment(BaseModel):
 
     text: str
     ending: Literal["eos", "del", "cut"]
+    overlap: int = Field(description="first tokens that the translation leaves out: the segment before says them too")
     tokens: list[TracedToken] = Field(description="EOS or DEL is the last one")
 
 

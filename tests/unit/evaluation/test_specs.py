@@ -31,7 +31,8 @@ def test_a_system_is_a_name_a_path_and_options(text, spec):
         ("teacher", "write NAME=PATH"),
         ("=teacher", "write NAME=PATH"),
         ("at=", "write NAME=PATH"),
-        ("at=teacher:beem=4", "no option beem; there are segments, beam, lengths, to, teacher, e.g. :segments=5"),
+        ("at=teacher:beem=4", "no option beem; there are segments, beam, lengths, to, teacher, overlaps, e.g. :s"),
+        ("at=student:overlaps=yes", "overlaps=yes is neither join nor keep"),
         ("at=teacher:beam=0", "beam must be a whole number from 1, not '0'"),
         ("at=teacher:segments=two", "segments must be a whole number from 1, not 'two'"),
         ("../at=teacher", "cannot be a name"),
@@ -81,8 +82,9 @@ def test_what_can_work_is_accepted():
         ([MODEL, OUTPUT], [A, B], "one file cannot translate 2 test sets; write {test}"),
         ([MODEL, SystemSpec("o", "missing.de")], [A], "missing.de is neither a model folder nor a file"),
         ([MODEL, SystemSpec("o", "out.{test}.en")], [A], r"out.a.en is neither"),
-        ([MODEL, SystemSpec("o", "out.de", segments=2)], [A], "segments, beam, to and teacher are for models"),
-        ([MODEL, SystemSpec("o", "out.de", target="de")], [A], "to and teacher are for models"),
+        ([MODEL, SystemSpec("o", "out.de", segments=2)], [A], "the options are for models, but out.de is no folder"),
+        ([MODEL, SystemSpec("o", "out.de", target="de")], [A], "the options are for models"),
+        ([MODEL, SystemSpec("o", "out.de", overlaps="join")], [A], "the options are for models"),
     ],
 )
 def test_what_cannot_work_is_found_before_anything_is_translated(systems, tests, message):

@@ -86,7 +86,8 @@ export class Decoding {
   /** Write the sentence as far as it has come, with the numbers of its segments. */
   assembled(step) {
     return this.trace[this.sentence].segments.flatMap((segment, number) => {
-      const text = assemble(segment.tokens.slice(0, step).map((token) => token.piece), this.visibleSpaces);
+      const said = step >= this.trace[this.sentence].steps ? segment.overlap : 0;
+      const text = assemble(segment.tokens.slice(said, step).map((token) => token.piece), this.visibleSpaces);
       const part = document.createElement("span");
       const dropped = segment.ending === "del" && step >= segment.tokens.length;
       part.className = `part ${dropped ? "dropped" : ""}`;

@@ -64,6 +64,7 @@ export class Grid {
       buttons.forEach((button, position) => {
         button.classList.toggle("later", position >= step);
         button.classList.toggle("now", position === step - 1);
+        button.classList.toggle("overlap", position < segment.overlap && step >= this.sentence.steps);
       });
       item.classList.toggle("deleted", segment.ending === "del" && step >= buttons.length);
       item.classList.toggle("writing", step > 0 && step <= buttons.length);

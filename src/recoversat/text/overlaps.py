@@ -1,0 +1,44 @@
+"""A segment that runs on says what its right neighbour has begun with; a reader wants it once.
+
+The paper deletes segments that repeat their neighbour from its beginning (DEL). What this finds is the other half: a
+segment that did not stop in time, "surrounded by | by leaves". Nothing is decoded again, so it costs no step.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from recoversat.text.loops import most_repeats
+from recoversat.text.tokenizer import Tokenizer
+from recoversat.vocab import DEL, EOS
+
+
+def overlaps(segments: Sequence[Sequence[int]], source: Sequence[int], tokenizer: Tokenizer) -> list[int]:
+    """Count how many of each segment's first tokens repeat the end of all that stands before it.
+
+    Only words count: two zeros may be one number. A source that says things twice itself is left alone.
+    """
+    written: list[int] = []
+    found = []
+    for segment in segments:
+        tokens = [] if segment and segment[-1] == DEL else [token for token in segment if token != EOS]
+        shared = next((n for n in _shared(written, tokens) if _says_words(tokens[:n], tokenizer)), 0)
+        written += tokens[shared:]
+        found.append(shared)
+    return [0] * len(found) if any(found) and most_repeats(source) > 1 else found
+
+
+def _shared(left: Sequence[int], right: Sequence[int]) -> list[int]:
+    """List the lengths, the longest first, of which the end of `left` is the beginning of `right`.
+
+    >>> _shared([5, 1, 2, 1], [1, 2, 1, 9]), _shared([1, 2], [3])
+    ([3, 1], [])
+    """
+    longest = min(len(left), len(right))
+    return [n for n in range(longest, 0, -1) if left[-n] == right[0] and left[-n:] == right[:n]]
+
+
+def _says_words(tokens: Sequence[int], tokenizer: Tokenizer) -> bool:
+    """Say whether tokens have letters and are more than a part of a word: "Mit|tag" and "tag|t" share no word."""
+    is_word = len(tokens) > 1 or bool(tokenizer.word_ends(np.array([*tokens, *tokens]))[0])
+    return is_word and any(map(str.isalpha, tokenizer.decode(tokens)))
