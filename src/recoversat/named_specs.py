@@ -37,7 +37,7 @@ def split_name(text: str, option: str, form: str) -> tuple[str, str]:
     if not name or not rest:
         raise UserError(f"{option} {text}: write {form}")
     if not _NAME.fullmatch(name):
-        raise UserError(f"{option} {text}: {name!r} cannot be a name; use letters, digits and . _ - + @")
+        raise UserError(f"{option} {text}: {name!r} cannot be a name; use letters, digits, spaces and . _ - + @")
     return name, rest
 
 
