@@ -34,8 +34,8 @@ start() {
   mkdir -p "$lease/repository" "$lease/out" "$lease/packages" "$lease/pieces"
   cp -r "$repository/src" "$repository/recipes" "$repository/benchmarks" "$lease/repository"
   cp -r "$pack/data" "$lease"
-  for one in "$pack"/packages/*.whl; do python3 -m zipfile -e "$one" "$lease/packages"; done
-  for one in "$pack"/kept/*.tgz; do tar -xzf "$one" -C "$lease/out"; done
+  for one in "$pack"/packages/*.whl; do [ ! -f "$one" ] || python3 -m zipfile -e "$one" "$lease/packages"; done
+  for one in "$pack"/kept/*.tgz; do [ ! -f "$one" ] || tar -xzf "$one" -C "$lease/out"; done
   printf '#!/bin/sh\nPYTHONPATH=%s PYTHONUNBUFFERED=1 exec python3 "$@"\n' "$lease/repository/src:$lease/packages" > "$lease/python"
   printf '#!/bin/sh\nexec %s -m recoversat "$@"\n' "$lease/python" > "$lease/recoversat"
   chmod +x "$lease/python" "$lease/recoversat"

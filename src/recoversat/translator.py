@@ -173,23 +173,32 @@ class Translator:
         self, sources: Sequence[str], targets: Sequence[str], *, segments: int = 1, batch_size: int = 32
     ) -> list[Translation]:
         """Return given translations with the log-probabilities they have, as if written in K equal segments."""
+        ids = [ids if text.strip() else [] for text, ids in zip(sources, self._encode(sources), strict=True)]
+        pairs = list(zip(ids, self.tokenizer.encode(targets), strict=True))
+        return [
+            Translation(source, target, self._segments(decoded), decoded.steps)
+            for source, target, decoded in zip(
+                sources, targets, self.score_ids(pairs, segments=segments, batch_size=batch_size), strict=True
+            )
+        ]
+
+    def score_ids(
+        self, pairs: Sequence[tuple[Sequence[int], Sequence[int]]], *, segments: int = 1, batch_size: int = 32
+    ) -> list[Decoded]:
+        """Write each target as it is given, for the log-probabilities of its tokens and of every EOS."""
         if isinstance(self.engine, OneShotEngine):
             raise UserError("a one-step model gives no probability to a whole translation; use a teacher")
-        src, tgt = self._encode(sources), self.tokenizer.encode(targets)
+        if empty := [number for number, (source, _) in enumerate(pairs, 1) if not source]:
+            raise UserError(f"pair {empty[0]}: its source is empty; leave empty lines out before scoring")
         k = self.segments_for(segments)
-        results = [Translation(*pair) for pair in zip(sources, targets, strict=True)]
-        lengths = [
-            max(len(ids), len(other)) if text.strip() else 0 for text, ids, other in zip(sources, src, tgt, strict=True)
-        ]
-        if not all(lengths):
-            raise UserError(f"pair {lengths.index(0) + 1}: its source is empty; leave empty lines out before scoring")
-        for batch in self._batches(lengths, np.full(len(src), k), 1, batch_size):
-            n_segments, limits = np.full(len(batch), k), np.array([len(tgt[i]) + 1 for i in batch])
-            stepper = self.engine.start([src[i] for i in batch], n_segments)
-            decoded = decode_segments(stepper, n_segments, limits, [force_whole(tgt[i], k) for i in batch])
-            for i, result in zip(batch, decoded, strict=True):
-                results[i] = self._assemble(sources[i], src[i], result)
-        return results
+        scored: dict[int, Decoded] = {}
+        lengths = [max(len(source), len(target)) for source, target in pairs]
+        for batch in self._batches(lengths, np.full(len(pairs), k), 1, batch_size):
+            n_segments, limits = np.full(len(batch), k), np.array([len(pairs[i][1]) + 1 for i in batch])
+            stepper = self.engine.start([pairs[i][0] for i in batch], n_segments)
+            forced = [force_whole(pairs[i][1], k) for i in batch]
+            scored |= zip(batch, decode_segments(stepper, n_segments, limits, forced), strict=True)
+        return [scored[i] for i in range(len(pairs))]
 
     def segment_counts(self, wanted: WantedSegments, lengths: Sequence[int]) -> Ints:
         """Return K for sources of these lengths: the one wanted, or one that follows the length.
@@ -361,13 +370,16 @@ class Translator:
         if _BROKEN in text and _BROKEN not in source:  # bytes that are no text: a script it has never learnt
             text = source
         text = source[: len(source) - len(source.lstrip())] + text.strip() + source[len(source.rstrip()) :]
-        segments = LaterSegments(len(decoded.segments), partial(self._segment, decoded, repeated))
-        return Translation(source, text, segments, decoded.steps)
+        return Translation(source, text, self._segments(decoded, repeated), decoded.steps)
 
     def _overlaps(self, source_ids: Sequence[int], decoded: Decoded) -> list[int]:
         if not self.config.decode.join_overlaps or len(decoded.segments) == 1:
             return [0] * len(decoded.segments)
         return overlaps(decoded.segments, source_ids, self.tokenizer)
+
+    def _segments(self, decoded: Decoded, repeated: Sequence[int] = ()) -> LaterSegments:
+        repeated = repeated or [0] * len(decoded.segments)
+        return LaterSegments(len(decoded.segments), partial(self._segment, decoded, repeated))
 
     def _segment(self, decoded: Decoded, repeated: Sequence[int], index: int) -> Segment:
         tokens = decoded.segments[index]

@@ -129,6 +129,19 @@ def test_the_command_needs_no_model(tmp_path: Path) -> None:
     assert "en into de, de into en" in wrong.stderr
 
 
+def test_given_translations_are_scored_without_a_model_or_torch(tmp_path: Path) -> None:
+    for name, lines in {"en": [ENGLISH[0]] * 2, "de": [GERMAN[0], GERMAN[1]]}.items():
+        (tmp_path / name).write_text("".join(f"{line}\n" for line in lines))
+    code = (
+        "import sys; sys.modules['torch'] = None; from recoversat.cli import main; sys.argv[0] = 'recoversat'; main()"
+    )
+    files = ["--src", str(tmp_path / "en"), "--tgt", str(tmp_path / "de"), "--to", "de"]
+    done = subprocess.run([sys.executable, "-c", code, "score", *files], capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    right, wrong = map(float, done.stdout.split())
+    assert wrong + 10 < right < 0
+
+
 def test_a_program_that_waits_gets_each_answer_at_once() -> None:
     command = [sys.executable, "-m", "recoversat", "translate", "--to", "de", "--line-buffered"]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as talk:

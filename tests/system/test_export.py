@@ -196,8 +196,30 @@ def test_given_translations_get_the_same_scores(exported: Exported) -> None:
             assert [one.text for one in scored] == targets
             sums = [sum(p for segment in one.segments for p in segment.log_probs) for one in scored]
             np.testing.assert_allclose(sums, wanted, atol=2e-3)
+        printed = score_lines(exported.out, exported.text, backwards, segments=k, jsonl=True, device="cpu")
+        scored = Translator(exported.out).score_batch(sources, targets, segments=k, batch_size=7)
+        for line, one in zip(map(json.loads, printed), scored, strict=True):
+            log_probs = [p for segment in one.segments for p in segment.log_probs]
+            np.testing.assert_allclose(line["token_log_probs"], log_probs, atol=2e-3)
+            assert line["log_prob"] == pytest.approx(sum(log_probs), abs=2e-3)
     with pytest.raises(UserError, match="pair 2: its source is empty"):
         both(exported)[1].score_batch(["w1", ""], ["w2", "w3"])
+
+
+def test_a_given_translation_stays_as_it_is(exported: Exported) -> None:
+    translator = Translator(exported.out)
+    translator.set_decoding(cut_loops=True, join_overlaps=True)
+    (scored,) = translator.score_batch(["w1 w2"], ["w5 w5 w5 w5 w5 w5"], segments=2)
+    assert scored.text == "w5 w5 w5 w5 w5 w5"
+    assert len(scored.ids) == 6
+
+
+def test_what_the_vocabulary_lacks_has_no_score(exported: Exported, tmp_path: Path) -> None:
+    (tmp_path / "src").write_text("w1\nw2\n")
+    (tmp_path / "tgt").write_text("w1\nnever\n")
+    files = {"segments": 1, "jsonl": False, "device": "cpu"}
+    with pytest.raises(UserError, match="tgt, line 2: holds something that this model cannot write"):
+        list(score_lines(exported.out, tmp_path / "src", tmp_path / "tgt", **files))  # type: ignore[arg-type]
 
 
 def test_a_file_is_translated_whole(exported: Exported, tmp_path: Path) -> None:

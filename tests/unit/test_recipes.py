@@ -3,10 +3,13 @@
 import itertools
 import os
 import shlex
+import shutil
 import subprocess
 from pathlib import Path
 
+import numpy as np
 import pytest
+from safetensors.numpy import load_file, save_file
 
 from recoversat.config import Config, load_config
 
@@ -22,7 +25,10 @@ STAGES = {
 def commands(recipe: str, out: Path) -> list[list[str]]:
     """Let a recipe print its commands instead of running them, quoted so that they can be read again."""
     echo = out / "echo"
-    echo.write_text('#!/bin/sh\nfor word in "$@"; do printf "%s\\0" "$word"; done; printf "\\n"\n')
+    echo.write_text(
+        '#!/bin/sh\nfor word in "$@"; do printf "%s\\0" "$word"; done; printf "\\n"\n'
+        'if [ "$1" = train ]; then mkdir -p "$4"; fi\n'
+    )
     echo.chmod(0o755)
     environment = {**os.environ, "RECOVERSAT": shlex.quote(str(echo)), "STEPS": "70", "TEACHER_STEPS": "70"}
     done = subprocess.run(
@@ -45,39 +51,86 @@ def test_every_training_has_settings_that_exist(recipe: str, tmp_path: Path) -> 
     assert len(trainings) >= 2
     for words in trainings:
         config = settings_of(words)
-        assert config.train.steps in (70, 35, 17)  # all of it, a half (NAT), a quarter (ablations)
-        assert ("--init-from" in words) == (words[words.index("--out") + 1] != str(tmp_path / "teacher"))
+        name = Path(words[words.index("--out") + 1]).name
+        assert config.train.steps == {"teacher": 70, "mixed": 70, "student": 70, "nat": 17}.get(name, 21)
+        source = words[words.index("--init-from") + 1] if "--init-from" in words else None
+        start = {"teacher": None} | dict.fromkeys(("k2", "k5", "k10"), str(tmp_path / "mixed"))
+        assert source == start.get(name, str(tmp_path / "teacher"))
 
 
 def test_students_train_side_by_side_and_a_failure_is_told(tmp_path: Path) -> None:
     run = tmp_path / "run"
-    run.write_text('#!/bin/sh\ncase "$*" in *"/p0 "*) exit 1;; esac; touch "$4/x" 2>/dev/null || mkdir "$4"\n')
+    run.write_text('#!/bin/sh\necho "$4" >> "$RUNS"\ncase "$*" in *"/k5 "*"$FAIL") exit 1;; esac; mkdir -p "$4"\n')
     run.chmod(0o755)
-    done = subprocess.run(
-        ["bash", str(RECIPES / "ende200k.sh"), "DATA", str(tmp_path / "out"), "students"],
-        env={**os.environ, "RECOVERSAT": shlex.quote(str(run))}, capture_output=True, text=True, check=False,
-    )  # fmt: skip
-    trained = {path.name for path in (tmp_path / "out").iterdir() if path.is_dir()}
-    assert trained == {
-        "k10",
-        "p1-0",
-        "words",
-        "mixed",
-        "q0",
-        "k5",
-        "k2",
-        "nat",
-        "p1",
-    }  # the encoder comes after p0
-    assert done.returncode == 1
-    assert "a training failed" in done.stderr
+    runs, out = tmp_path / "runs", tmp_path / "out"
+
+    def students(fail: str) -> subprocess.CompletedProcess[str]:
+        environment = os.environ | {"RECOVERSAT": shlex.quote(str(run)), "RUNS": str(runs), "FAIL": fail}
+        command = ["bash", str(RECIPES / "ende200k.sh"), "DATA", str(out), "students", "ablations"]
+        return subprocess.run(command, env=environment, text=True, check=False, capture_output=True)
+
+    first = students("")
+    assert first.returncode == 1
+    assert f"a training failed: see {out / 'k5.log'}" in first.stderr
+    assert {path.parent.name for path in out.glob("*/done")} == {"mixed", "nat", "k10", "k2"}
+    assert students("no").returncode == 0
+    tried = [Path(line).name for line in runs.read_text().splitlines()]
+    ablations = ["encoder", "p0", "p1", "p1-0", "q0", "words"]
+    assert sorted(tried) == sorted(["k10", "k2", "k5", "k5", "mixed", "nat", *ablations])  # what is done is left alone
+    assert set(tried[:2]) == {"mixed", "nat"}
 
 
 def test_the_ablations_differ_in_p_and_q(tmp_path: Path) -> None:
     run = {Path(words[words.index("--out") + 1]).name: words for words in commands("ende200k.sh", tmp_path)}
     train = {name: settings_of(run[name]).train for name in ("p0", "p1", "p1-0", "q0", "k10")}
     p = {name: (config.random_prob, config.anneal and config.random_prob > 0) for name, config in train.items()}
-    assert (p["p0"], p["p1"], p["p1-0"], p["k10"]) == ((0, False), (1, False), (1, True), (1, True))
+    assert (p["p0"], p["p1"], p["p1-0"], p["k10"]) == ((0, False), (1, False), (1, True), (0.3, True))
     assert {name: config.repeat_prob for name, config in train.items()} == {
         "p0": 0.5, "p1": 0.5, "p1-0": 0.5, "q0": 0, "k10": 0.5,
     }  # fmt: skip
+
+
+def lease(folder: Path, *words: object) -> str:
+    """Run recipes/lease.sh as if this machine were the one that is lent."""
+    done = subprocess.run(
+        ["bash", str(RECIPES / "lease.sh"), *map(str, words)],
+        env={**os.environ, "LEASE": str(folder / "lease")}, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def write_run(run: Path, weights: dict[str, np.ndarray]) -> None:
+    (run / "best").mkdir(parents=True)
+    save_file(weights, run / "best/model.safetensors")
+    (run / "log.jsonl").write_text("{}\n")
+    (run / "done").touch()
+
+
+def test_what_a_lease_has_made_comes_home_and_goes_out_again(tmp_path: Path) -> None:
+    pack, out = tmp_path / "pack", tmp_path / "lease/out"
+    for folder in ("kept", "data", "packages"):
+        (pack / folder).mkdir(parents=True)
+    lease(tmp_path, "start", pack)  # no plan: it is over at once
+    loud = np.random.default_rng(1).normal(size=(3000, 3000)).astype(np.float32)  # 17 MiB in fp16: two pieces
+    write_run(out / "k10", {"weight": loud})
+    (out / "report").mkdir()
+    (out / "report/report.md").write_text("a table\n")
+    said = lease(tmp_path, "watch", 60, tmp_path / "home1")
+    assert "all sent" not in said
+    lease(tmp_path, "keep")
+    homes = []
+    for number in range(2, 9):
+        homes.append(tmp_path / f"home{number}")
+        if "all sent" in lease(tmp_path, "watch", 60, homes[-1]):
+            break
+    assert all(path.stat().st_size <= 15 << 20 for home in homes for path in home.iterdir())
+    lease(tmp_path, "unpack", pack, *homes)
+    assert (pack / "results/report/report.md").read_text() == "a table\n"
+    shutil.rmtree(tmp_path / "lease")
+    lease(tmp_path, "start", pack)
+    back = load_file(out / "k10/best/model.safetensors")["weight"]
+    assert back.dtype == np.float16
+    np.testing.assert_allclose(back, loud, rtol=1e-3, atol=1e-6)
+    assert (out / "k10/done").is_file()  # so that it is not trained again
+    assert (out / "k10/sent").is_file()  # nor sent

@@ -22,7 +22,6 @@ Set = Annotated[
 ]
 Device = Annotated[str, typer.Option(help="cpu, cuda or auto.")]
 Force = Annotated[bool, typer.Option("--force", help="Replace what is already there.")]
-ModelPath = Annotated[Path, typer.Option("--model", help="Model folder or training run.")]
 
 
 def parse_segments(text: str) -> int | Literal["auto"]:

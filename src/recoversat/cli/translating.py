@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from recoversat.cli.app import Device, ModelPath, Segments, app
+from recoversat.cli.app import Device, Segments, app
 from recoversat.cli.pairs import optional_pairs
 from recoversat.errors import UserError
 
@@ -105,23 +105,27 @@ def translate(
         )  # fmt: skip
 
 
-@app.command(epilog="Example: `recoversat score --model teacher --src test.en --tgt test.de`")
+@app.command(epilog="Example: `recoversat score --from en --to de --src test.en --tgt test.de`")
 def score(
-    model: ModelPath,
     src: Annotated[Path, typer.Option(help="Source text.")],
     tgt: Annotated[Path, typer.Option(help="Target text, aligned line by line.")],
-    segments: Annotated[int, typer.Option(min=1, help="Score as so many equal segments.")] = 1,
-    target: Annotated[
-        str | None,
-        typer.Option("--to", help="Language of the target, of a model of both directions.", show_default=False),
+    model: Annotated[
+        Path | None, typer.Option(help="Model folder or training run; a built-in one by default.", show_default=False)
     ] = None,
+    source: Annotated[
+        str | None, typer.Option("--from", help="Language of the source text.", show_default=False)
+    ] = None,
+    segments: Annotated[int, typer.Option(min=1, help="Score as so many equal segments.")] = 1,
+    target: Annotated[str | None, typer.Option("--to", help="Language of the target text.", show_default=False)] = None,
     jsonl: Annotated[bool, typer.Option("--jsonl", help="Each token's log-probability too.")] = False,
     device: Device = "auto",
 ) -> None:
-    """Print the log-probability of each given translation, in one parallel pass."""
+    """Print the log-probability of each given translation."""
     from recoversat.score_files import score_lines
 
-    for line in score_lines(model, src, tgt, segments=segments, jsonl=jsonl, device=device, target=target):
+    for line in score_lines(
+        model, src, tgt, segments=segments, jsonl=jsonl, device=device, source=source, target=target
+    ):
         typer.echo(line)
 
 
