@@ -71,8 +71,9 @@ def translate_whole(
         return len(translator.tokenizer.encode([sentence])[0])
 
     document = translate_document(
-        text, translate, language=translator.source, format=format, n_tokens=n_tokens, max_tokens=config.max_tokens
-    )
+        text, translate, language=translator.source, format=format, n_tokens=n_tokens, max_tokens=config.max_tokens,
+        locate=translator.locate,
+    )  # fmt: skip
     for split in document.split:
         start = split.sentence[:60]
         print(f"note: a sentence was too long and translated in {len(split.parts)} parts: {start}...", file=sys.stderr)

@@ -23,6 +23,7 @@ from recoversat.errors import UserError
 from recoversat.forcing import check_forced, force_lines, force_whole
 from recoversat.model_folder import read_config, resolve_model
 from recoversat.segments import assemble
+from recoversat.text.alignment import Floats, Likelihoods, Part, Range, place_of
 from recoversat.text.capitals import calm, is_loud
 from recoversat.text.loops import without_loops
 from recoversat.text.numbers import wrong_numbers
@@ -199,6 +200,26 @@ class Translator:
             forced = [force_whole(pairs[i][1], k) for i in batch]
             scored |= zip(batch, decode_segments(stepper, n_segments, limits, forced), strict=True)
         return [scored[i] for i in range(len(pairs))]
+
+    def locate(self, parts: Sequence[Part]) -> list[Range | None]:
+        """Find in translations what parts of their sources have become; None where the model does not know."""
+        if isinstance(self.engine, OneShotEngine):
+            return [None] * len(parts)
+        targets = self.tokenizer.encode([part.translation for part in parts])
+        k = min(self.config.train.segment_choices)
+
+        def likelihoods(sources: list[str]) -> list[Floats]:
+            scored = self.score_ids(list(zip(self._encode(sources), targets, strict=True)), segments=k)
+            return [np.array([p for segment in one.log_probs for p in segment[:-1]]) for one in scored]  # without EOS
+
+        given = map(
+            Likelihoods,
+            likelihoods([part.whole for part in parts]),
+            likelihoods([part.inside for part in parts]),
+            likelihoods([part.outside for part in parts]),
+        )
+        each = zip(parts, targets, given, strict=True)
+        return [place_of(part, ids, likelihood, self.tokenizer) for part, ids, likelihood in each]
 
     def segment_counts(self, wanted: WantedSegments, lengths: Sequence[int]) -> Ints:
         """Return K for sources of these lengths: the one wanted, or one that follows the length.

@@ -129,6 +129,14 @@ def test_the_command_needs_no_model(tmp_path: Path) -> None:
     assert "en into de, de into en" in wrong.stderr
 
 
+def test_tags_go_around_the_words_that_render_what_they_held() -> None:
+    page = '<p>The <b>weather</b> is very nice today, so we <a href="x">went for a walk</a> in the park.</p>'
+    command = [sys.executable, "-m", "recoversat", "translate", "--to", "de", "--format", "html"]
+    done = subprocess.run(command, input=page, capture_output=True, text=True, timeout=120)
+    assert "<b>Wetter</b>" in done.stdout, done.stderr
+    assert 'im Park <a href="x">spazieren</a>.</p>' in done.stdout
+
+
 def test_given_translations_are_scored_without_a_model_or_torch(tmp_path: Path) -> None:
     for name, lines in {"en": [ENGLISH[0]] * 2, "de": [GERMAN[0], GERMAN[1]]}.items():
         (tmp_path / name).write_text("".join(f"{line}\n" for line in lines))

@@ -12,6 +12,7 @@ from recoversat.engines.loading import ONNX, ComputeType
 from recoversat.errors import UserError
 from recoversat.model_folder import read_config, resolve_model
 from recoversat.serve.settings import ServeSettings
+from recoversat.text.alignment import Part, Range
 from recoversat.text.tokenizer import Tokenizer
 from recoversat.translation import Translation
 
@@ -39,6 +40,9 @@ class SentenceTranslator(Protocol):
         alternatives: int = 0,
     ) -> list[Translation]:
         """Translate single lines, in their order."""
+
+    def locate(self, parts: Sequence[Part]) -> list[Range | None]:
+        """Find in translations what parts of their sources have become."""
 
 
 @dataclass(frozen=True)

@@ -184,6 +184,7 @@ def _documents(manner: Manner, texts: list[str], translate: Translate) -> list[T
         format="html" if manner.html else "text",
         n_tokens=model.n_tokens,
         max_tokens=model.max_tokens,
+        locate=model.translator.locate,
     )
 
 

@@ -3,16 +3,18 @@
     text -> blocks -> sentences -> (over-long: parts) -> masked -> translate -> unmasked -> the same places
 
 `translate` is called once for all sentences of all texts, and once more for the pieces of those sentences in
-which it lost or changed something that must survive.
+which it lost or changed something that must survive. `locate` says where in a translation a tag belongs.
 """
 
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Literal
 
-from recoversat.text.markup import Block, are_pairs, blocks_of_html, kept_elements, place_tags
+from recoversat.text.alignment import Part
+from recoversat.text.markup import Block, are_pairs, blocks_of_html, kept_elements, only_place
 from recoversat.text.placeholders import (
     bare_words,
     hard_texts,
@@ -26,6 +28,7 @@ from recoversat.text.placeholders import (
 from recoversat.text.sentences import Range, sentence_spans, split_to_fit
 
 Translate = Callable[[list[str]], list[str]]
+Locate = Callable[[list[Part]], list[Range | None]]
 Fits = Callable[[str], bool]
 
 _BREAK = re.compile(r"[\n\r\t\v\f\x1c-\x1e\x85\u2028\u2029]+")
@@ -74,6 +77,11 @@ class _Sentence:
         """What to translate: the runs say where in the whole sentence the tags belong."""
         return [*self.runs, self.whole] if are_pairs(self.marks) else self.runs
 
+    def part(self, at: int, translation: str) -> Part:
+        """Give the content of an element beside the rest of the sentence."""
+        rest = self.runs[: 2 * at + 1] + self.runs[2 * at + 2 :]
+        return Part(self.whole, self.runs[2 * at + 1].strip(), " ".join("".join(rest).split()), translation)
+
 
 def translate_document(
     text: str,
@@ -83,6 +91,7 @@ def translate_document(
     format: Literal["text", "html"] = "text",
     n_tokens: Callable[[str], int] = len,
     max_tokens: int | None = None,
+    locate: Locate | None = None,
 ) -> TranslatedDocument:
     r"""Translate one text; see `translate_documents`.
 
@@ -91,7 +100,7 @@ def translate_document(
     'HI {name}!  BYE.\n'
     """
     return translate_documents(
-        [text], translate, language=language, format=format, n_tokens=n_tokens, max_tokens=max_tokens
+        [text], translate, language=language, format=format, n_tokens=n_tokens, max_tokens=max_tokens, locate=locate
     )[0]
 
 
@@ -103,13 +112,16 @@ def translate_documents(
     format: Literal["text", "html"] = "text",
     n_tokens: Callable[[str], int] = len,
     max_tokens: int | None = None,
+    locate: Locate | None = None,
 ) -> list[TranslatedDocument]:
     """Translate texts written in `language`, keeping white space, placeholders and tags.
 
     `translate` gets different, non-empty, single-line strings of at most `max_tokens` (by `n_tokens`), and
     answers one string for each. It is called at most twice: the second time for the words around what it
-    lost or changed; where it answers nothing at all, the source stands. In plain text a line break or tab ends a
-    sentence and stays where it is; in HTML only tags end one, and line breaks within a sentence become spaces.
+    lost or changed; where it answers nothing at all, the source stands. `locate` is asked where tags belong whose
+    place is in doubt; where it does not know either, the text between tags is translated by itself. In plain text a
+    line break or tab ends a sentence and stays where it is; in HTML only tags end one, and line breaks within a
+    sentence become spaces.
     """
     if max_tokens is not None and max_tokens < 1:
         raise ValueError(f"max_tokens: {max_tokens} leaves no room for any text; give 1 or more")
@@ -121,7 +133,8 @@ def translate_documents(
     sentences = [part for document in documents for part in document if isinstance(part, _Sentence)]
     units = dict.fromkeys(unit for sentence in sentences for unit in sentence.units)
     answers = _translate_units(units, translate, fits)
-    return [_assemble(document, answers) for document in documents]
+    placed = iter(_with_tags(sentences, answers, locate))
+    return [_assemble(document, answers, placed) for document in documents]
 
 
 def _parse(text: str, language: str, format: Literal["text", "html"]) -> list[str | _Sentence]:
@@ -206,7 +219,9 @@ def _ended_like(source: str, translation: str) -> str:
     return text[:-1] + translation[len(text) :]
 
 
-def _assemble(parsed: list[str | _Sentence], answers: dict[str, _Answer]) -> TranslatedDocument:
+def _assemble(
+    parsed: list[str | _Sentence], answers: dict[str, _Answer], placed: Iterator[list[str] | None]
+) -> TranslatedDocument:
     """Put translations in the places of the sentences, and collect what there is to report."""
     out: list[str] = []
     split: list[SplitSentence] = []
@@ -215,7 +230,7 @@ def _assemble(parsed: list[str | _Sentence], answers: dict[str, _Answer]) -> Tra
         if isinstance(part, str):
             out.append(part)
             continue
-        runs = _placed(part, answers)
+        runs = next(placed)
         used = [part.whole]
         if runs is None:
             runs, used = [_answer(run, answers) for run in part.runs], part.runs
@@ -230,16 +245,43 @@ def _assemble(parsed: list[str | _Sentence], answers: dict[str, _Answer]) -> Tra
     return TranslatedDocument("".join(out), tuple(split), tuple(in_pieces))
 
 
-def _placed(sentence: _Sentence, answers: dict[str, _Answer]) -> list[str] | None:
-    """Set the tags into the translation of the whole sentence; None where their place is in doubt."""
-    if sentence.whole not in answers:
+def _with_tags(
+    sentences: list[_Sentence], answers: dict[str, _Answer], locate: Locate | None
+) -> list[list[str] | None]:
+    """Cut the translation of each sentence at its tags; None where its runs have to be translated alone."""
+    places = [_sure_places(sentence, answers) for sentence in sentences]
+    doubts = [
+        (i, at)
+        for i, found in enumerate(places)
+        for at, place in enumerate(found)
+        if place is None and has_words(sentences[i].runs[2 * at + 1])
+    ]
+    if locate and doubts:
+        parts = [sentences[i].part(at, answers[sentences[i].whole].text) for i, at in doubts]
+        for (i, at), place in zip(doubts, locate(parts), strict=True):
+            places[i][at] = place
+    return [_cut_at(found, sentence, answers) for found, sentence in zip(places, sentences, strict=True)]
+
+
+def _sure_places(sentence: _Sentence, answers: dict[str, _Answer]) -> list[Range | None]:
+    """Find elements whose content, translated alone, stands in the translation of the whole sentence once."""
+    if not are_pairs(sentence.marks):
+        return []
+    return [only_place(answers[sentence.whole].text, _answer(run, answers)) for run in sentence.runs[1::2]]
+
+
+def _cut_at(places: list[Range | None], sentence: _Sentence, answers: dict[str, _Answer]) -> list[str] | None:
+    """Cut a translation into runs, unless a place is unknown, an element left its tag, or a tag split a URL."""
+    known = [place for place in places if place]
+    if 2 * len(known) < len(sentence.marks):
         return None
     translation = answers[sentence.whole].text
-    inner = [_answer(run, answers) for run in sentence.runs[1::2]]
-    runs = place_tags(translation, inner, sentence.marks)
-    if runs is None or list(map(kept_elements, runs)) != list(map(kept_elements, sentence.runs)):
+    cuts = [0, *(offset for place in known for offset in place), len(translation)]
+    if cuts != sorted(cuts):
         return None
-    # A tag must not end up within a URL.
+    runs = [translation[start:end] for start, end in pairwise(cuts)]
+    if list(map(kept_elements, runs)) != list(map(kept_elements, sentence.runs)):
+        return None
     return runs if [text for run in runs for text in hard_texts(run)] == hard_texts(translation) else None
 
 

@@ -156,28 +156,15 @@ def blocks_of_html(source: str) -> Iterator[str | Block]:
                 yield content
 
 
-def place_tags(translation: str, inner: Sequence[str], marks: Sequence[str]) -> list[str] | None:
-    """Cut the translation of a whole sentence at its tags: around the translations of what is in them.
+def only_place(translation: str, content: str) -> tuple[int, int] | None:
+    """Find what stands in a translation once, as whole words.
 
-    Return its runs, one more than marks, or None where the place of an element is not beyond doubt.
-
-    >>> place_tags("Hallo, große Welt.", ["große"], ["<b>", "</b>"])
-    ['Hallo, ', 'große', ' Welt.']
+    >>> only_place("Hallo, große Welt.", " große "), only_place("große, große Welt", "große")
+    ((7, 12), None)
     """
-    if not are_pairs(marks):
-        return None
-    runs, position = [], 0
-    for content in map(str.strip, inner):
-        places = (
-            []
-            if not content
-            else [found.start() for found in re.finditer(rf"(?<!\w){re.escape(content)}(?!\w)", translation)]
-        )
-        if len(places) != 1 or places[0] < position:
-            return None
-        runs += [translation[position : places[0]], content]
-        position = places[0] + len(content)
-    return [*runs, translation[position:]]
+    content = content.strip()
+    places = list(re.finditer(rf"(?<!\w){re.escape(content)}(?!\w)", translation)) if content else []
+    return places[0].span() if len(places) == 1 else None
 
 
 def kept_elements(text: str) -> list[str]:

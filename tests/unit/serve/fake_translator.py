@@ -13,6 +13,7 @@ from starlette.testclient import TestClient
 
 from recoversat.config import Config
 from recoversat.serve.catalog import ServedModel, serve_model
+from recoversat.text.alignment import Part, Range
 from recoversat.text.tokenizer import BpeTokenizer
 from recoversat.translation import Segment, Translation
 from recoversat.vocab import SPECIAL_PIECES
@@ -62,6 +63,9 @@ class FakeTranslator:
         return [
             self._one(text, segments or 4, forced[i] if forced else {}, alternatives) for i, text in enumerate(texts)
         ]
+
+    def locate(self, parts: Sequence[Part]) -> list[Range | None]:
+        return [(0, len(part.translation.split()[0])) for part in parts]  # the first word
 
     def _one(self, text: str, k: int, forced: Any, alternatives: int) -> Translation:
         pieces = self.tokenizer.pieces(range(self.tokenizer.size))

@@ -63,6 +63,11 @@ def test_html_keeps_its_tags(client: TestClient) -> None:
     assert answer.json()["translatedText"] == '<p class="x">TWO <b>DOGS</b></p><script>run()</script>'
 
 
+def test_a_tag_in_doubt_goes_where_the_model_says(client: TestClient) -> None:
+    answer = translate(client, q="the <b>dogs</b> and dogs", format="html")  # the fake says: the first word
+    assert answer.json()["translatedText"] == "<b>THE</b> DOGS AND DOGS"
+
+
 def test_alternatives_are_other_translations(client: TestClient) -> None:
     answer = translate(client, q="two dogs run", alternatives=2).json()
     assert answer["translatedText"] == "TWO DOGS RUN"

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from recoversat.text.alignment import Part
 from recoversat.text.document import SplitSentence, translate_document, translate_documents
 from recoversat.text.markup import Block, blocks_of_html
 from recoversat.text.placeholders import hard_texts
@@ -142,6 +143,34 @@ def test_tags_are_set_into_the_whole_translation_or_the_runs_are_translated() ->
     runs = translate_document("Click <a href='#'>here</a> to win.", translate, language="en", format="html")
     assert runs.text == "Klick <a href='#'>hierher</a> gewinnen."
     assert runs.in_pieces == ("Click here to win.",)
+
+
+def test_tags_in_doubt_go_where_the_model_says() -> None:
+    asked: list[Part] = []
+
+    def locate(parts: list[Part]) -> list[tuple[int, int] | None]:
+        asked.extend(parts)
+        return [found.span() if (found := re.search(known[part.inside], part.translation)) else None for part in parts]
+
+    def html(text: str) -> str:
+        return translate_document(text, translate, language="en", format="html", locate=locate).text
+
+    def translate(texts: list[str]) -> list[str]:
+        return [GERMAN.get(text, text) for text in texts]
+
+    known = {"here": "hier klicken", "Click": "Gewinnen", "to": "klicken", "to win.": "klicken"}
+    assert html("Click <a href='#'>here</a> to win.") == "Zum Gewinnen <a href='#'>hier klicken</a>."
+    assert asked == [Part("Click here to win.", "here", "Click to win.", "Zum Gewinnen hier klicken.")]
+    asked.clear()
+    assert html("<p>Hello <b>big</b> world.</p>") == "<p>Hallo, <b>große</b> Welt.</p>"
+    assert not asked  # there was no doubt
+    assert html("<b>Click</b> <i>here</i> to win.") == "Zum <b>Gewinnen</b> <i>hier klicken</i>."
+    # two elements in one place, in the other order, or one that is not found: the runs are translated
+    assert html("Click <b>here</b> <i>to win.</i>") == "Klick <b>hierher</b> <i>gewinnen.</i>"
+    known |= {"here": "Zum", "Click": "klicken"}
+    assert html("<b>Click</b> <i>here</i> to win.") == "<b>Klick</b> <i>hierher</i> gewinnen."
+    known["here"] = "nowhere"
+    assert html("Click <i>here</i> to win.") == "Klick <i>hierher</i> gewinnen."
 
 
 def test_all_texts_go_in_one_call_and_failures_in_a_second() -> None:
@@ -325,10 +354,22 @@ def tags_of(html: str) -> list[str]:
 
 @settings(deadline=None)
 @pytest.mark.parametrize("fake", HOSTILE.values(), ids=HOSTILE.keys())
-@given(html=html_texts, limit=limits)
-def test_tags_survive_in_their_order(fake: Fake, html: str, limit: int | None) -> None:
-    result = translate_document(html, batch(fake), language="en", format="html", max_tokens=limit).text
-    assert tags_of(result) == tags_of(html)
+@given(html=html_texts, limit=limits, places=st.lists(st.tuples(st.integers(0, 20), st.integers(0, 9)) | st.none()))
+def test_tags_survive_in_their_order(
+    fake: Fake, html: str, limit: int | None, places: list[tuple[int, int] | None]
+) -> None:
+    def locate(parts: list[Part]) -> list[tuple[int, int] | None]:
+        """Answer anything that is a place."""
+        assert all(part.inside in part.whole and part.inside for part in parts)
+        anywhere = [*places, *[(3, 2)] * len(parts)]
+        ends = [len(part.translation) for part in parts]
+        return [place and (min(place[0], n), min(sum(place), n)) for place, n in zip(anywhere, ends, strict=False)]
+
+    for where in (None, locate):
+        result = translate_document(
+            html, batch(fake), language="en", format="html", max_tokens=limit, locate=where
+        ).text
+        assert tags_of(result) == tags_of(html)
 
 
 @settings(deadline=None)

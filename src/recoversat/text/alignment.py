@@ -1,0 +1,90 @@
+"""Which words of a translation render a part of its source, found by asking the model for likelihoods.
+
+How likely is each word of the translation given the part alone, and how likely given the sentence without it? Words
+that the first explains better come from the part: "spazieren" from "went for a walk". Where there is none (a part alone
+may say too little), those come from it that the whole sentence explains far better than the sentence without it.
+"""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from recoversat.text.tokenizer import Tokenizer
+
+Range = tuple[int, int]
+Floats = NDArray[np.float64]
+
+_WORD = re.compile(r"\S+")
+
+
+@dataclass(frozen=True)
+class Part:
+    """A sentence, a part of it, the sentence without the part, and the translation of the whole."""
+
+    whole: str
+    inside: str
+    outside: str
+    translation: str
+
+
+@dataclass(frozen=True)
+class Likelihoods:
+    """Log-probabilities of a translation's tokens, given three sources."""
+
+    whole: Floats
+    inside: Floats
+    outside: Floats
+
+
+def place_of(part: Part, ids: Sequence[int], given: Likelihoods, tokenizer: Tokenizer) -> Range | None:
+    """Find the characters of the translation, whose tokens are `ids`, that render the part; None where in doubt."""
+    words = [match.span() for match in _WORD.finditer(part.translation)]
+    ends = tokenizer.word_ends(np.array(ids, dtype=np.int64))
+    if not words or int(ends.sum()) != len(words):
+        return None
+    says = [any(map(str.isalnum, piece)) for piece in tokenizer.pieces(ids)]  # punctuation says nothing
+
+    def of_words(values: Floats) -> Floats:
+        told = np.where(says, np.nan_to_num(values, posinf=0, neginf=0), 0.0)
+        return np.asarray(np.bincount(np.cumsum(ends) - ends, told), dtype=np.float64)
+
+    found = best_run(of_words(given.inside - given.outside).tolist())
+    if found is None:
+        losses = of_words(given.whole - given.outside)
+        found = best_run((losses - losses.max() / 2).tolist()) if losses.max() > 1 else None
+    return _trimmed(part, words[found[0]][0], words[found[1] - 1][1]) if found else None
+
+
+def _trimmed(part: Part, start: int, end: int) -> Range:
+    """Leave out punctuation at ends where the part has none."""
+    (before, after), (wanted_before, wanted_after) = _margins(part.translation[start:end]), _margins(part.inside)
+    return start + (0 if wanted_before else before), end - (0 if wanted_after else after)
+
+
+def _margins(text: str) -> tuple[int, int]:
+    """Count the characters before the first and after the last letter or digit.
+
+    >>> _margins("(no!)"), _margins("?")
+    ((1, 2), (0, 0))
+    """
+    spots = [index for index, character in enumerate(text) if character.isalnum()]
+    return (spots[0], len(text) - 1 - spots[-1]) if spots else (0, 0)
+
+
+def best_run(values: Sequence[float]) -> Range | None:
+    """Find the neighbours with the largest sum; None where no sum is positive.
+
+    >>> best_run([-1.0, 0.0, 2.0, -0.5, 3.0, 0.0, -4.0]), best_run([-1.0, 0.0])
+    ((2, 5), None)
+    """
+    best, found, start, total = 0.0, None, 0, 0.0
+    for index, value in enumerate(values):
+        if total <= 0:
+            start, total = index, 0.0
+        total += value
+        if total > best:
+            best, found = total, (start, index + 1)
+    return found
