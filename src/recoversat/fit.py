@@ -18,7 +18,17 @@ from recoversat.distill import Distillation, distill
 from recoversat.errors import UserError
 from recoversat.identity import claim
 from recoversat.model_folder import checkpoint_folders, read_config, resolve_model
-from recoversat.storage import atomic_folder, fingerprint, lines_of, read_json, sweep_partial, write_json, write_text
+from recoversat.storage import (
+    atomic_folder,
+    fingerprint,
+    held,
+    lines_of,
+    make_empty,
+    read_json,
+    sweep_partial,
+    write_json,
+    write_text,
+)  # fmt: skip
 from recoversat.training.run_folder import HARMLESS
 
 STATE = "fit.json"
@@ -70,7 +80,12 @@ def fit(job: FitJob, *, force: bool = False, dry_run: bool = False) -> None:
     if dry_run:
         _identity(job)  # finds files that are missing
         return
-    _claim(job, force)
+    with held(job.out, "another `fit` is at work here; wait for it or stop it"):
+        _claim(job, force)
+        _run(job, stages)
+
+
+def _run(job: FitJob, stages: list[Stage]) -> None:
     if (job.out / "summary.json").exists():
         job.say(f"finished already, nothing to do\n{_summary_text(job)}")
         return
@@ -131,7 +146,7 @@ def _claim(job: FitJob, force: bool) -> None:
     if force and job.out.exists():
         if any(job.out.iterdir()) and not (job.out / STATE).is_file():
             raise UserError(f"{job.out} holds something that `fit` did not make; it is left alone")
-        shutil.rmtree(job.out)
+        make_empty(job.out)
     if job.out.exists() and any(job.out.iterdir()) and not (job.out / STATE).is_file():
         raise UserError(f"{job.out} exists and was not made by `fit`; choose another folder")
     refusal = f"{job.out} was begun with something else; use another folder, or --force to start over"

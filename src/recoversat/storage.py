@@ -8,9 +8,10 @@ import lzma
 import os
 import shutil
 import tempfile
+import time
 import zlib
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any
 
@@ -36,6 +37,46 @@ def atomic_folder(final: Path, *, replace: bool = False) -> Iterator[Path]:
     except BaseException:
         shutil.rmtree(scratch, ignore_errors=True)
         raise
+
+
+@contextmanager
+def held(folder: Path, refusal: str, patience: float = 10.0) -> Iterator[int]:
+    """Hold a folder, made where there is none, for this process alone; yields a file that children may keep open.
+
+    It is free again when the last process that has the file open has ended. A killed training's helpers take some
+    seconds for that, hence the patience.
+    """
+    import fcntl
+
+    if folder.exists() and not folder.is_dir():
+        raise UserError(f"{folder} is a file; choose a folder")
+    is_new = not folder.exists()
+    folder.mkdir(parents=True, exist_ok=True)
+    file = os.open(folder, os.O_RDONLY)
+    deadline = time.monotonic() + patience
+    try:
+        while True:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                if time.monotonic() > deadline:
+                    raise UserError(f"{folder}: {refusal}") from None
+                time.sleep(0.1)
+            except OSError:  # a file system without locks
+                break
+        yield file
+    finally:
+        os.close(file)
+        if is_new:
+            with suppress(OSError):  # something was written
+                folder.rmdir()
+
+
+def make_empty(folder: Path) -> None:
+    """Remove what a folder holds, and keep the folder."""
+    for path in folder.iterdir():
+        shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink()
 
 
 def _replace(scratch: Path, final: Path) -> None:

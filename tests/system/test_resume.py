@@ -129,3 +129,24 @@ def test_a_disk_that_is_full_loses_nothing_and_is_said(toy: Path, tmp_path: Path
     assert not list((out / "checkpoints").iterdir())
     subprocess.run(command(toy, out), check=True, capture_output=True, env=one_thread)
     assert list(losses(out)) == list(range(1, 41))
+
+
+def test_a_run_has_one_training_at_a_time(toy: Path, tmp_path: Path, one_thread: dict[str, str]) -> None:
+    out, many = tmp_path / "run", ["--set", "train.steps=4000"]
+    first = subprocess.Popen(command(toy, out, *many), env=one_thread, stderr=subprocess.DEVNULL)
+    try:
+        while not checkpoint_folders(out):
+            assert first.poll() is None
+            time.sleep(0.05)
+        second = subprocess.run(command(toy, out, *many), env=one_thread, capture_output=True, text=True, timeout=120)
+        assert second.returncode == 2
+        assert "another training is at work here" in second.stderr
+        forced = subprocess.run(
+            command(toy, out, *many, "--force"), env=one_thread, capture_output=True, text=True, timeout=120
+        )
+        assert "another training is at work here" in forced.stderr
+        assert first.poll() is None
+    finally:
+        first.send_signal(signal.SIGINT)
+        assert first.wait(60) == 2
+    assert checkpoint_folders(out)

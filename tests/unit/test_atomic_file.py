@@ -3,13 +3,15 @@
 import gzip
 import os
 import stat
+import subprocess
+import sys
 import threading
 from pathlib import Path
 
 import pytest
 
 from recoversat.errors import UserError
-from recoversat.storage import atomic_file, atomic_folder, lines_of, sweep_partial, write_text
+from recoversat.storage import atomic_file, atomic_folder, held, lines_of, make_empty, sweep_partial, write_text
 
 
 def test_a_pipe_is_written_into(tmp_path: Path) -> None:
@@ -77,3 +79,38 @@ def test_a_gzip_file_damaged_in_the_middle_is_named(tmp_path: Path) -> None:
     (tmp_path / "x.gz").write_bytes(whole[:1000] + bytes(200) + whole[1200:])
     with pytest.raises(UserError, match=r"x\.gz"):
         list(lines_of(tmp_path / "x.gz"))
+
+
+def test_a_folder_is_held_by_one_process_and_by_what_it_left_behind(tmp_path: Path) -> None:
+    with held(tmp_path, "somebody is at work") as file:
+        with pytest.raises(UserError, match="somebody is at work"), held(tmp_path, "somebody is at work", patience=0):
+            pass
+        orphan = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE, pass_fds=(file,))
+    with pytest.raises(UserError, match="at work"), held(tmp_path, "at work", patience=0):
+        pass
+    end = threading.Timer(0.5, lambda: orphan.communicate(b"\n"))
+    end.start()
+    with held(tmp_path, "at work", patience=30):  # it is waited for
+        assert orphan.wait(10) == 0
+    end.join()
+
+
+def test_a_folder_made_to_be_held_is_gone_unless_it_was_used(tmp_path: Path) -> None:
+    for used in (False, True):
+        with held(tmp_path / "new", "taken"):
+            if used:
+                (tmp_path / "new/file").touch()
+        assert (tmp_path / "new").exists() is used
+    with pytest.raises(UserError, match="file is a file; choose a folder"), held(tmp_path / "new/file", "taken"):
+        pass
+
+
+def test_a_folder_is_emptied_without_following_links(tmp_path: Path) -> None:
+    inside, outside = tmp_path / "inside", tmp_path / "outside"
+    (inside / "deep").mkdir(parents=True)
+    (outside / "kept").mkdir(parents=True)
+    (inside / "link").symlink_to(outside)
+    (inside / "deep/file").touch()
+    make_empty(inside)
+    assert not list(inside.iterdir())
+    assert (outside / "kept").is_dir()

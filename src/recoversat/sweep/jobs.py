@@ -4,8 +4,7 @@ import os
 import signal
 import subprocess
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
@@ -38,7 +37,8 @@ def run_jobs(jobs: Sequence[Job], at_once: int, tell: Callable[[str], None], hel
     """Run all jobs, `at_once` at a time; return why some failed, by name.
 
     A failing job does not stop the others. Ctrl-C and a polite kill are passed on once to each running
-    job, which saves and ends; then the sweep ends. `held_file` stays open in the jobs: see `claim`.
+    job, which saves and ends; then the sweep ends. `held_file` stays open in the jobs, so that one which outlives
+    a killed sweep keeps a second sweep from training into the same run.
     """
     waiting, running, failed = list(jobs), dict[str, subprocess.Popen[bytes]](), dict[str, str]()
     logs = {job.name: (job.log, job.log.stat().st_size if job.log.exists() else 0) for job in jobs}
@@ -80,26 +80,6 @@ def _start(job: Job, at_once: int, held_file: int) -> subprocess.Popen[bytes]:
             process_group=0,  # a terminal's Ctrl-C must not reach a job twice, from it and from us
             pass_fds=(held_file,),
         )
-
-
-@contextmanager
-def claim(folder: Path) -> Iterator[int]:
-    """Hold a folder for one sweep; yields a file that children must keep open.
-
-    The lock ends with the last process that has the file open, so a training that outlived a killed
-    sweep keeps a second sweep from training into the same run.
-    """
-    import fcntl
-
-    folder.mkdir(parents=True, exist_ok=True)
-    with open(folder / ".lock", "w") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise UserError(
-                f"{folder}: another sweep, or a training that one left behind, is at work here; wait for it or stop it"
-            ) from None
-        yield lock.fileno()
 
 
 def _last_lines(log: Path, start: int) -> str:

@@ -18,8 +18,8 @@ from recoversat.evaluation.results import EvaluationPlan
 from recoversat.evaluation.run import Evaluated, Request, run_evaluation
 from recoversat.evaluation.specs import SystemSpec, TestSpec, parse_system
 from recoversat.model_folder import resolve_model
-from recoversat.storage import read_json, write_text
-from recoversat.sweep.jobs import Job, claim, run_jobs
+from recoversat.storage import held, read_json, write_text
+from recoversat.sweep.jobs import Job, run_jobs
 from recoversat.sweep.tables import AT, ablation_tables
 from recoversat.sweep.variants import SweepFile, Variant, read_sweep
 
@@ -48,12 +48,15 @@ class Swept:
     failed: dict[str, str]
 
 
+_AT_WORK = "another sweep, or a training that one left behind, is at work here; wait for it or stop it"
+
+
 def run_sweep(file: Path, out: Path, options: SweepOptions, tell: Callable[[str], None]) -> Swept:
     """Train the variants that are not trained yet, then evaluate all that are."""
     sweep = read_sweep(file)
     corpus = open_corpus(_corpus_folder(sweep, options))
     request = _request(sweep, options, corpus, out)  # first: a wrong path must not show after days of training
-    with claim(out) as held_file:
+    with held(out, _AT_WORK, patience=0) as held_file:
         write_text(out / "base.yaml", yaml.safe_dump(sweep.config, sort_keys=False))
         run_of, configs = _runs(sweep.variants, out, options)
         teacher = _teacher(sweep, options)

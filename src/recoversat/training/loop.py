@@ -3,7 +3,7 @@
 import json
 import time
 from collections.abc import Callable, Iterator
-from contextlib import closing
+from contextlib import AbstractContextManager, closing, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import FrameType
@@ -23,7 +23,7 @@ from recoversat.model_folder import resolve_model, weights_fingerprint
 from recoversat.progress import progress
 from recoversat.randomness import derived_seed
 from recoversat.stopping import stop_signals
-from recoversat.storage import write_text
+from recoversat.storage import held, write_text
 from recoversat.text.tokenizer import vocabulary_fingerprint
 from recoversat.training.checkpoint import Checkpoints, TrainingState
 from recoversat.training.objective import batch_loss
@@ -74,7 +74,7 @@ def train(
 ) -> TrainingState:
     """Train until `config.train.steps`; started again after a kill it continues exactly where it was."""
     stop = _StopSign()
-    with join_processes(device) as processes, stop_signals(stop.ask):
+    with join_processes(device) as processes, stop_signals(stop.ask), _alone(run, processes):
         _check_vocabulary(start_from, corpus)
         config = config.model_copy(update={"data": corpus.config, "model": _with_vocabulary(config, corpus)})
         facts = {"corpus": corpus.fingerprint, "initialised_from": start_from.fingerprint if start_from else None}
@@ -108,6 +108,11 @@ def train(
                 if stopping:
                     raise UserError(f"stopped at update {state.update}; the same command continues from there")
         return state
+
+
+def _alone(run: Path, processes: Processes) -> AbstractContextManager[Any]:
+    """Let the first process hold the folder."""
+    return held(run, "another training is at work here; wait for it or stop it") if processes.is_main else nullcontext()
 
 
 class _Trainer:

@@ -1,14 +1,13 @@
 """A training run's folder: whose it is, and a log that never tells of updates that were lost."""
 
 import json
-import shutil
 from pathlib import Path
 from typing import Any
 
 from recoversat.config import Config
 from recoversat.errors import UserError
 from recoversat.identity import claim
-from recoversat.storage import sweep_partial, write_text
+from recoversat.storage import make_empty, sweep_partial, write_text
 
 RUN = "run.json"
 
@@ -21,7 +20,7 @@ def claim_run(run: Path, config: Config, facts: dict[str, Any], *, force: bool) 
     if force and run.exists():
         if any(run.iterdir()) and not (run / RUN).is_file():
             raise UserError(f"{run} holds something that is not a training run; it is left alone")
-        shutil.rmtree(run)
+        make_empty(run)
     if run.exists() and any(run.iterdir()) and not (run / RUN).is_file():
         raise UserError(f"{run} exists and is not a training run; choose another folder")
     run.mkdir(parents=True, exist_ok=True)
