@@ -10,11 +10,10 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import Literal
 
 from recoversat.text.alignment import Part
-from recoversat.text.markup import Block, are_pairs, blocks_of_html, kept_elements, only_place
+from recoversat.text.markup import Block, Element, blocks_of_html, element_tree, kept_elements, only_place
 from recoversat.text.placeholders import (
     bare_words,
     hard_texts,
@@ -62,25 +61,24 @@ class _Answer:
 
 @dataclass(frozen=True)
 class _Sentence:
-    """Runs of text with tags between them, to be translated; `whole` is the sentence without its tags."""
+    """Runs of text with tags between them, to be translated; `tree` where the tags make elements."""
 
     block: Block
     runs: list[str]
     marks: list[str]
+    tree: Element | None
 
     @property
     def whole(self) -> str:
+        """The sentence without its tags."""
         return "".join(self.runs)
 
     @property
     def units(self) -> list[str]:
-        """What to translate: the runs say where in the whole sentence the tags belong."""
-        return [*self.runs, self.whole] if are_pairs(self.marks) else self.runs
-
-    def part(self, at: int, translation: str) -> Part:
-        """Give the content of an element beside the rest of the sentence."""
-        rest = self.runs[: 2 * at + 1] + self.runs[2 * at + 2 :]
-        return Part(self.whole, self.runs[2 * at + 1].strip(), " ".join("".join(rest).split()), translation)
+        """What to translate: what stands in an element says where in the whole sentence its tags belong."""
+        if self.tree is None:
+            return self.runs
+        return [*self.runs, self.whole, *(element.text for element in self.tree.descendants())]
 
 
 def translate_document(
@@ -147,7 +145,8 @@ def _parse(text: str, language: str, format: Literal["text", "html"]) -> list[st
         position = done_tags = 0
         for start, end in sentence_spans(block.text, language, keep=_keep(block.text)):
             tags = block.tags_of(start, end)
-            sentence = _Sentence(block, *block.runs(start, end, tags))
+            runs, marks = block.runs(start, end, tags)
+            sentence = _Sentence(block, runs, marks, element_tree(runs, marks))
             if has_words(sentence.whole):
                 parsed += [block.source(position, start, slice(done_tags, tags.start)), sentence]
                 position, done_tags = end, tags.stop
@@ -230,12 +229,15 @@ def _assemble(
         if isinstance(part, str):
             out.append(part)
             continue
-        runs = next(placed)
-        used = [part.whole]
-        if runs is None:
-            runs, used = [_answer(run, answers) for run in part.runs], part.runs
-        for run, mark in zip(runs, [*part.marks, ""], strict=True):
-            out += [part.block.written(run), mark]
+        woven, used = next(placed), [part.whole]
+        if woven is None:
+            used = part.runs
+            woven = [
+                piece
+                for run, mark in zip(part.runs, [*part.marks, ""], strict=True)
+                for piece in (part.block.written(_answer(run, answers)), mark)
+            ]
+        out += woven
         found = [answers[unit] for unit in used if unit in answers]
         parts = tuple(piece for answer in found for piece in answer.parts)
         if any(len(answer.parts) > 1 for answer in found):
@@ -248,41 +250,57 @@ def _assemble(
 def _with_tags(
     sentences: list[_Sentence], answers: dict[str, _Answer], locate: Locate | None
 ) -> list[list[str] | None]:
-    """Cut the translation of each sentence at its tags; None where its runs have to be translated alone."""
-    places = [_sure_places(sentence, answers) for sentence in sentences]
-    doubts = [
-        (i, at)
-        for i, found in enumerate(places)
-        for at, place in enumerate(found)
-        if place is None and has_words(sentences[i].runs[2 * at + 1])
-    ]
-    if locate and doubts:
-        parts = [sentences[i].part(at, answers[sentences[i].whole].text) for i, at in doubts]
-        for (i, at), place in zip(doubts, locate(parts), strict=True):
-            places[i][at] = place
-    return [_cut_at(found, sentence, answers) for found, sentence in zip(places, sentences, strict=True)]
+    """Write the translation of each sentence with its tags; None where its runs have to be translated alone."""
+    texts = {sentence.tree: answers[sentence.whole].text for sentence in sentences if sentence.tree}
+    places: dict[Element, Range] = {}
+    level = list(texts)
+    while level:  # what stands in an element is looked for in the translation of that element
+        pairs = [(parent, child) for parent in level for child in parent.children]
+        found = [_sure_place(parent, child, texts[parent], answers) for parent, child in pairs]
+        doubts = [i for i, place in enumerate(found) if place is None and has_words(pairs[i][1].text)]
+        if locate and doubts:
+            located = locate([_part(*pairs[i], texts[pairs[i][0]]) for i in doubts])
+            for i, place in zip(doubts, located, strict=True):
+                found[i] = place
+        level = []
+        for (parent, child), place in zip(pairs, found, strict=True):
+            if place and _is_safe(child, texts[parent], place):
+                places[child], texts[child] = place, texts[parent][slice(*place)]
+                level.append(child)
+    return [_woven(sentence.tree, texts, places, sentence.block) if sentence.tree else None for sentence in sentences]
 
 
-def _sure_places(sentence: _Sentence, answers: dict[str, _Answer]) -> list[Range | None]:
-    """Find elements whose content, translated alone, stands in the translation of the whole sentence once."""
-    if not are_pairs(sentence.marks):
-        return []
-    return [only_place(answers[sentence.whole].text, _answer(run, answers)) for run in sentence.runs[1::2]]
+def _sure_place(parent: Element, child: Element, text: str, answers: dict[str, _Answer]) -> Range | None:
+    """Find an element that is all there is, or whose translation alone stands in that of its parent once."""
+    if child.text.strip() == parent.text.strip():
+        return 0, len(text)
+    return only_place(text, _answer(child.text, answers))
 
 
-def _cut_at(places: list[Range | None], sentence: _Sentence, answers: dict[str, _Answer]) -> list[str] | None:
-    """Cut a translation into runs, unless a place is unknown, an element left its tag, or a tag split a URL."""
-    known = [place for place in places if place]
-    if 2 * len(known) < len(sentence.marks):
-        return None
-    translation = answers[sentence.whole].text
-    cuts = [0, *(offset for place in known for offset in place), len(translation)]
-    if cuts != sorted(cuts):
-        return None
-    runs = [translation[start:end] for start, end in pairwise(cuts)]
-    if list(map(kept_elements, runs)) != list(map(kept_elements, sentence.runs)):
-        return None
-    return runs if [text for run in runs for text in hard_texts(run)] == hard_texts(translation) else None
+def _part(parent: Element, child: Element, text: str) -> Part:
+    rest = " ".join(parent.without(child).split())
+    return Part(parent.text.strip(), child.text.strip(), rest, text)
+
+
+def _is_safe(child: Element, text: str, place: Range) -> bool:
+    """Tell whether tags may stand there: within no URL, and around the untranslated elements they were around."""
+    start, end = place
+    cut = [text[:start], text[start:end], text[end:]]
+    unhurt = [hard for piece in cut for hard in hard_texts(piece)] == hard_texts(text)
+    return start < end and unhurt and kept_elements(cut[1]) == kept_elements(child.text)
+
+
+def _woven(element: Element, texts: dict[Element, str], places: dict[Element, Range], block: Block) -> list[str] | None:
+    """Put tags and texts together; None where a place is unknown or taken."""
+    text, out, position = texts[element], list[str](), 0
+    for child in sorted(element.children, key=lambda child: places.get(child, (0, 0))):
+        start, end = places.get(child, (-1, -1))
+        inside = _woven(child, texts, places, block) if start >= position else None
+        if inside is None:
+            return None
+        out += [block.written(text[position:start]), child.opening, *inside, child.closing]
+        position = end
+    return [*out, block.written(text[position:])]
 
 
 def _answer(run: str, answers: dict[str, _Answer]) -> str:

@@ -172,13 +172,60 @@ def kept_elements(text: str) -> list[str]:
     return [character for character in text if _FIRST_SLOT <= ord(character) <= _LAST_SLOT]
 
 
-def are_pairs(marks: Sequence[str]) -> bool:
-    """Tell whether the tags are elements side by side, each with text in it.
+@dataclass(frozen=True, eq=False)
+class Element:
+    """What stands between two tags: text and further elements. Those of a sentence stand between empty ones."""
 
-    >>> are_pairs(["<i>", "</i>", "<a><b>", "</b></a>"]), are_pairs(["<i>", "<b>", "</b>", "</i>"])
-    (True, False)
+    opening: str
+    closing: str
+    content: Sequence["str | Element"]
+
+    @property
+    def text(self) -> str:
+        """The text in it, without tags."""
+        return "".join(part if isinstance(part, str) else part.text for part in self.content)
+
+    @property
+    def children(self) -> list["Element"]:
+        """The elements that stand in it side by side."""
+        return [part for part in self.content if isinstance(part, Element)]
+
+    def without(self, child: "Element") -> str:
+        """Give the text around one of its children."""
+        return Element("", "", [part for part in self.content if part is not child]).text
+
+    def descendants(self) -> Iterator["Element"]:
+        """Walk through all elements in it."""
+        for child in self.children:
+            yield child
+            yield from child.descendants()
+
+
+def element_tree(runs: Sequence[str], marks: Sequence[str]) -> Element | None:
+    """Nest the tags between runs of text; None unless each has its partner, and text between them.
+
+    >>> tree = element_tree(["My ", "very ", "old", " friend"], ["<a>", "<b>", "</b></a>"])
+    >>> [element.text for element in tree.descendants()]
+    ['very old', 'old']
     """
-    return len(marks) % 2 == 0 and all(map(_is_pair, marks[::2], marks[1::2]))
+    opened: list[tuple[str, str, list[str | Element]]] = [("", "", [])]  # tag, name, content
+    for run, mark in zip(runs, [*marks, ""], strict=True):
+        opened[-1][2].extend([run] if run else [])
+        tags = list(_TOKEN.finditer(mark))
+        if "".join(match[0] for match in tags) != mark:
+            return None
+        for match in tags:
+            slash, name = _slash_and_name(match[0])
+            if not name or name in _VOID:
+                return None
+            if not slash:
+                opened.append((match[0], name, []))
+                continue
+            tag, partner, content = opened.pop()
+            if partner != name or not content:
+                return None
+            opened[-1][2].append(Element(tag, match[0], content))
+    return Element("", "", opened[0][2]) if len(opened) == 1 else None
 
 
 def _lex(source: str) -> Iterator[tuple[str, str]]:
@@ -241,15 +288,3 @@ def _slash_and_name(tag: str) -> tuple[str, str]:
     """Tell "/" from "" and the name of the element; both are empty for a comment."""
     match = _TOKEN.match(tag)
     return (match["slash"] or "", (match["name"] or "").lower()) if match else ("", "")
-
-
-def _is_pair(opening: str, closing: str) -> bool:
-    """Tell whether `closing` closes exactly what `opening` opens.
-
-    >>> _is_pair("<a href='#'><b>", "</b></a>")
-    True
-    """
-    opened = [(match["slash"], (match["name"] or "").lower()) for match in _TOKEN.finditer(opening)]
-    closed = [(match["slash"], (match["name"] or "").lower()) for match in _TOKEN.finditer(closing)]
-    names = [name for slash, name in opened if not slash and name and name not in _VOID]
-    return 0 < len(names) == len(opened) and closed == [("/", name) for name in reversed(names)]

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from recoversat.text.markup import Block, are_pairs, blocks_of_html, only_place
+from recoversat.text.markup import Block, Element, blocks_of_html, element_tree, only_place
 
 
 def source_of(blocks: list[str | Block]) -> str:
@@ -121,24 +121,36 @@ def test_a_sentence_has_the_tags_inside_it_and_their_partners_at_its_ends(html: 
     assert [tag for _, tag in block.tags[block.tags_of(0, len(block.text))]] == tags
 
 
+def shape(element: Element) -> list[object]:
+    inner = [part if isinstance(part, str) else shape(part) for part in element.content]
+    return [element.opening, *inner, element.closing] if element.opening else inner
+
+
 @pytest.mark.parametrize(
-    ("marks", "expected"),
+    ("runs", "marks", "expected"),
     [
-        ([], True),
-        (["<b>", "</b>"], True),
-        (["<A HREF='x'>", "</a >", "<i>", "</i>"], True),
-        (["<a><b>", "</b></a>"], True),
-        (["<a><b>", "</a></b>"], False),
-        (["<b>", "</i>"], False),
-        (["</b>", "<b>"], False),
-        (["<img>", "<img>"], False),
-        (["<!-- -->", "<!-- -->"], False),
-        (["<b>"], False),
-        ([SLOT, SLOT], False),
+        (["one"], [], ["one"]),
+        (["one ", "two", " three"], ["<b>", "</b>"], ["one ", ["<b>", "two", "</b>"], " three"]),
+        (["", "a", " ", "b", ""], ["<A HREF='x'>", "</a >", "<i>", "</i>"],
+         [["<A HREF='x'>", "a", "</a >"], " ", ["<i>", "b", "</i>"]]),
+        (["", "a", ""], ["<a><b>", "</b></a>"], [["<a>", ["<b>", "a", "</b>"], "</a>"]]),
+        (["", "a ", "b", ""], ["<a>", "<b>", "</b></a>"], [["<a>", "a ", ["<b>", "b", "</b>"], "</a>"]]),
+        (["", "a", "b", ""], ["<b>", "</b><i>", "</i>"], [["<b>", "a", "</b>"], ["<i>", "b", "</i>"]]),
+        (["", "a", ""], ["<a><b>", "</a></b>"], None),
+        (["", "a", ""], ["<b>", "</i>"], None),
+        (["", "a", ""], ["</b>", "<b>"], None),
+        (["", "a", ""], ["<img>", "<img>"], None),
+        (["", "a", ""], ["<!-- -->", "<!-- -->"], None),
+        (["a", "b"], ["<b>"], None),
+        (["a", "b"], ["</b>"], None),
+        (["a", "b"], ["<b></b>"], None),
+        (["", "a", ""], [SLOT, SLOT], None),
+        (["", "a", ""], ["<b>", f"</b>{SLOT}"], None),
     ],
-)
-def test_are_pairs(marks: list[str], expected: bool) -> None:
-    assert are_pairs(marks) is expected
+)  # fmt: skip
+def test_tags_make_elements(runs: list[str], marks: list[str], expected: list[object] | None) -> None:
+    tree = element_tree(runs, marks)
+    assert (shape(tree) if tree else None) == expected
 
 
 @pytest.mark.parametrize(
