@@ -2,7 +2,7 @@
 # The GPU's part of the results, on a machine that is lent for half an hour, has no network, and may go at any moment.
 #
 #   recipes/lease.sh pack DATA PACK         here: corpus, test sets and packages into PACK, beside what earlier leases left
-#   recipes/lease.sh start PACK PLAN...     there: starts plans (bench, main, ablations, checks), one after the other; returns at once
+#   recipes/lease.sh start PACK PLAN...     there: starts plans (bench, profile, main, ablations, checks), one after the other; returns at once
 #   recipes/lease.sh watch SECONDS KEEP     there: waits, says how far it is, puts results and finished models into KEEP
 #   recipes/lease.sh unpack PACK KEEP...    here: results into PACK/results, models into PACK/kept, where the next lease starts from
 #
@@ -10,7 +10,7 @@
 # most 4 files of at most 15 MiB a call: results.tgz, then pieces of models in fp16. Call `watch` until it says "all sent".
 set -euo pipefail
 repository=$(cd "$(dirname "$0")/.." && pwd)
-lease=${LEASE:-$HOME/lease}
+lease=${LEASE:-${HOME:-.}/lease}
 ende200k() { RECOVERSAT=$lease/recoversat PYTHON=$lease/python "$lease/repository/recipes/ende200k.sh" "$lease/data" "$lease/out" "$@"; }
 
 pack() {
@@ -65,6 +65,10 @@ plan_bench() {
 }
 plan_checks() {
   "$lease/python" "$lease/repository/benchmarks/gpu_check.py" --quick --out "$lease/out/gpu-checks.json" > "$lease/out/gpu-checks.txt" 2>&1
+}
+plan_profile() {
+  ende200k corpus && "$lease/python" "$lease/repository/benchmarks/train_profile.py" "$lease/out/corpus" --preset iwslt16 \
+    --set train.segments=10 --set train.batch_tokens=32768 --set train.compile=true > "$lease/out/train-profile.txt" 2>&1
 }
 
 keep() {  # cut every model that is finished into pieces that can travel, and the distilled text
