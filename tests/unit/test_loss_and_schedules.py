@@ -1,6 +1,7 @@
 """The chunked loss equals torch's; schedules and p follow the paper."""
 
 import doctest
+from typing import Any
 
 import pytest
 import torch
@@ -14,8 +15,10 @@ from recoversat.vocab import PAD
 
 
 @pytest.mark.parametrize("smoothing", [0.0, 0.15])
-def test_loss_and_gradients_equal_torch(smoothing: float, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(loss, "_CHUNK", 7)  # several chunks, the last one short
+@pytest.mark.parametrize("chunk_loss", [loss._chunk_loss, loss._chunk_loss_to_fuse])  # the second is a GPU's
+def test_loss_and_gradients_equal_torch(smoothing: float, chunk_loss: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(loss, "_chunk_loss", chunk_loss)
+    monkeypatch.setattr(loss, "_CPU_CHUNK", 7)  # several chunks, the last one short
     torch.manual_seed(0)
     hidden = torch.randn(4, 10, 6, dtype=torch.float64, requires_grad=True)
     weight = torch.randn(30, 6, dtype=torch.float64, requires_grad=True)

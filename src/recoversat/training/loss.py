@@ -16,7 +16,7 @@ from torch import Tensor
 from recoversat.model.aligned import pad_last
 from recoversat.vocab import PAD
 
-_CHUNK = 8192  # rows whose logits exist at the same time
+_GPU_CHUNK, _CPU_CHUNK = 8192, 1024  # rows whose logits exist at the same time
 
 
 @dataclass(frozen=True)
@@ -40,21 +40,20 @@ class _ChunkedCrossEntropy(torch.autograd.Function):
     def forward(ctx: Any, hidden: Tensor, weight: Tensor, labels: Tensor, smoothing: float) -> tuple[Tensor, Tensor]:
         device = hidden.device.type
         dtype = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else hidden.dtype
-        chunk_loss = _chunk_function(device)
+        chunk_loss, size = (_fused_loss(), _GPU_CHUNK) if device == "cuda" else (_chunk_loss, _CPU_CHUNK)
         with torch.autocast(device, enabled=False):
             rows, table = pad_last(hidden.to(dtype)), pad_last(weight.to(dtype))
             grad_hidden = torch.empty_like(rows)
             grad_weight = torch.zeros_like(table, dtype=weight.dtype)
             smoothed = nll = hidden.new_zeros((), dtype=torch.float32)
-            for at in range(0, len(rows), _CHUNK):
-                piece = rows[at : at + _CHUNK]
-                logits = piece @ table.T  # (chunk, V)
-                piece_smoothed, piece_nll, grad = chunk_loss(logits, labels[at : at + _CHUNK], smoothing)
-                smoothed, nll = smoothed + piece_smoothed, nll + piece_nll
-                grad_hidden[at : at + _CHUNK] = grad @ table
-                grad_weight += grad.T @ piece
-        size = hidden.shape[-1]
-        ctx.save_for_backward(grad_hidden[:, :size].to(hidden.dtype), grad_weight[:, :size])
+            for chunk in (slice(at, at + size) for at in range(0, len(rows), size)):
+                logits = rows[chunk] @ table.T  # (chunk, V)
+                chunk_smoothed, chunk_nll, grad = chunk_loss(logits, labels[chunk], smoothing)
+                smoothed, nll = smoothed + chunk_smoothed, nll + chunk_nll
+                grad_hidden[chunk] = grad @ table
+                grad_weight += grad.T @ rows[chunk]
+        d_model = hidden.shape[-1]
+        ctx.save_for_backward(grad_hidden[:, :d_model].to(hidden.dtype), grad_weight[:, :d_model])
         ctx.mark_non_differentiable(nll)
         return smoothed, nll
 
@@ -65,10 +64,22 @@ class _ChunkedCrossEntropy(torch.autograd.Function):
 
 
 def _chunk_loss(logits: Tensor, labels: Tensor, smoothing: float) -> tuple[Tensor, Tensor, Tensor]:
-    """Return smoothed loss, nll and the gradient of the first by the logits.
+    """Return smoothed loss, nll and the gradient of the first by the logits, in few passes over them.
 
     With s = smoothing and n = log sum exp(logits): loss = n - (1 - s) logit[label] - s mean(logits).
     """
+    real = labels != PAD
+    log_probs = logits.float().log_softmax(dim=-1)
+    nll = -log_probs.gather(1, labels[:, None])[:, 0]
+    smoothed = (1 - smoothing) * nll - smoothing * log_probs.mean(dim=-1)
+    grad = log_probs.exp_().sub_(smoothing / log_probs.shape[-1])
+    grad.scatter_add_(1, labels[:, None], torch.full_like(nll, smoothing - 1)[:, None])
+    grad[~real] = 0
+    return torch.where(real, smoothed, 0.0).sum(), torch.where(real, nll, 0.0).sum(), grad.to(logits.dtype)
+
+
+def _chunk_loss_to_fuse(logits: Tensor, labels: Tensor, smoothing: float) -> tuple[Tensor, Tensor, Tensor]:
+    """Return the same, written so that a compiler makes two passes of it."""
     scores = logits.float()
     real = labels != PAD
     norm = scores.logsumexp(dim=-1, keepdim=True)
@@ -81,7 +92,6 @@ def _chunk_loss(logits: Tensor, labels: Tensor, smoothing: float) -> tuple[Tenso
     return torch.where(real, smoothed, 0.0).sum(), torch.where(real, nll, 0.0).sum(), grad
 
 
-@lru_cache(maxsize=2)
-def _chunk_function(device: str) -> Callable[[Tensor, Tensor, float], tuple[Tensor, Tensor, Tensor]]:
-    # on a GPU the passes over the logits are fused; on a CPU compiling would cost more than it saves
-    return torch.compile(_chunk_loss, dynamic=True) if device == "cuda" else _chunk_loss
+@lru_cache(maxsize=1)
+def _fused_loss() -> Callable[[Tensor, Tensor, float], tuple[Tensor, Tensor, Tensor]]:
+    return torch.compile(_chunk_loss_to_fuse, dynamic=True)
