@@ -124,6 +124,20 @@ def test_another_k_writes_other_segments_and_deletes_the_surplus(page: Page, sit
     expect(page.locator("#learnt")).to_contain_text("learnt with K = 1, 4")
 
 
+def test_what_two_segments_both_say_is_struck_out_in_the_end(page: Page, site: Site) -> None:
+    page.goto(site.address + "/#from=en&to=de&k=4&q=two+dogs+dogs+run")
+    ready(page, "TWO DOGS RUN")
+    assert segments(page) == ["TWO EOS", "DOGS EOS", "DOGS EOS", "RUN EOS"]
+    struck = page.locator("#many .token.overlap")
+    assert struck.all_inner_texts() == ["DOGS"]
+    assert "line-through" in struck.evaluate("node => getComputedStyle(node).textDecoration")
+    assert page.locator("#assembled .part").all_inner_texts() == ["TWO", "DOGS", "RUN"]
+    page.get_by_role("button", name="Back to the start").click()
+    page.get_by_role("button", name="One step on").click()
+    assert page.locator("#assembled .part").all_inner_texts() == ["TWO", "DOGS", "DOGS", "RUN"]
+    assert struck.count() == 0  # nobody knows yet
+
+
 def test_probability_is_a_shade(page: Page, site: Site) -> None:
     page.goto(site.address + EXAMPLE)
     ready(page, "TWO DOGS RUN IN THE PARK")

@@ -4,9 +4,11 @@ It writes every word in capitals, K segments side by side. Segments for which no
 end with DEL. A forced word closes its segment, and the words it displaced move on to the next one.
 """
 
+import itertools
 import threading
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 from starlette.testclient import TestClient
@@ -82,7 +84,11 @@ class FakeTranslator:
                     words = mine[position:] * (not deleted) + words
                     mine, deleted = [*mine[:position], pieces[token]], False
             segments.append(self._segment(mine, deleted, alternatives))
-        kept = " ".join(segment.text for segment in segments if segment.ending != "del" and segment.text)
+        for at, (left, right) in enumerate(itertools.pairwise(segments), 1):
+            twice = left.pieces[-1:] == right.pieces[:1] and text.upper().split().count(left.pieces[-1]) == 2
+            if twice and right.ending != "del":
+                segments[at] = replace(right, overlap=1)
+        kept = " ".join(w for segment in segments if segment.ending != "del" for w in segment.pieces[segment.overlap :])
         return Translation(text, kept, segments, max(len(segment.log_probs) for segment in segments))
 
     def _segment(self, words: list[str], deleted: bool, alternatives: int) -> Segment:
