@@ -6,7 +6,7 @@
 #                                               trainings: mixed nat k10 k5 k2 p1-0 p0 p1 q0 encoder words
 #
 # DATA holds ende200k/{train,valid,test}.{en,de} (train as .gz) and tests/tst201{3,4}.{en,de}. STEPS is the number of
-# updates of 32k target tokens (default 8000; the teacher takes 2500, NAT a quarter, all others three tenths),
+# updates of the one model, of 32k target tokens (default 8000; the teacher takes 2500, NAT a quarter, all others three tenths),
 # RECOVERSAT and PYTHON the commands, PROCESSES how many translate at once. Trainings run side by side; under CUDA's MPS
 # (nvidia-cuda-mps-control -d) four are 1.4 times as fast as one alone. What OUT/NAME/done marks is not trained again.
 #

@@ -39,7 +39,7 @@ start() {
   printf '#!/bin/sh\nPYTHONPATH=%s PYTHONUNBUFFERED=1 exec python3 "$@"\n' "$lease/repository/src:$lease/packages" > "$lease/python"
   printf '#!/bin/sh\nexec %s -m recoversat "$@"\n' "$lease/python" > "$lease/recoversat"
   chmod +x "$lease/python" "$lease/recoversat"
-  for one in "$lease"/out/*/best; do [ ! -d "$one" ] || touch "${one%/best}/sent"; done  # they are at home already
+  for one in "$lease"/out/*/done; do [ ! -f "$one" ] || touch "${one%/done}/sent"; done  # they are at home already
   if [ -d "$lease/out/distilled" ]; then touch "$lease/distilled.sent"; fi
   rm -f "$lease/finished"
   setsid "$lease/repository/recipes/lease.sh" plans "$@" > "$lease/out/plan.log" 2>&1 < /dev/null &
@@ -81,21 +81,22 @@ keep() {  # cut every model that is finished into pieces that can travel, and th
 }
 finished_models() { cd "$lease/out" && for one in */done; do [ ! -f "$one" ] || [ -f "${one%/done}/sent" ] || echo "${one%/done}"; done; }
 all_cut() { [ -z "$(finished_models)" ] && { [ ! -d "$lease/out/distilled" ] || [ -f "$lease/distilled.sent" ]; }; }
-in_pieces() {  # NAME PATHS...
+in_pieces() {  # NAME PATHS...; each step must work for the next one
   local name=$1 folder
   shift
-  folder=$(mktemp -d)
-  (cd "$lease/out" && cp -r --parents "$@" "$folder")
-  find "$folder" -name model.safetensors -exec "$lease/python" -c "$halve" {} \;
-  tar -czf "$folder.tgz" -C "$folder" "$name"
-  split -b 15M -d "$folder.tgz" "$folder/$name.tgz."
-  mv "$folder/$name".tgz.* "$lease/pieces"
-  rm -r "$folder" "$folder.tgz"
+  folder=$(mktemp -d) \
+    && (cd "$lease/out" && cp -r --parents "$@" "$folder") \
+    && find "$folder" -name model.safetensors -exec "$lease/python" -c "$halve" {} + \
+    && tar -czf "$folder.tgz" -C "$folder" "$name" \
+    && split -b 15M -d "$folder.tgz" "$folder/$name.tgz." \
+    && mv "$folder/$name".tgz.* "$lease/pieces" \
+    && rm -r "$folder" "$folder.tgz"
 }
 halve='
 import sys, numpy, safetensors.numpy as files
-weights = files.load_file(sys.argv[1])
-files.save_file({name: array.astype(numpy.float16) for name, array in weights.items()}, sys.argv[1])
+for path in sys.argv[1:]:
+    weights = files.load_file(path)
+    files.save_file({name: array.astype(numpy.float16) for name, array in weights.items()}, path)
 '
 
 watch() {
@@ -103,16 +104,16 @@ watch() {
   while [ $SECONDS -lt "$end" ] && [ ! -f "$lease/finished" ]; do sleep 1; done
   mkdir -p "$keep" && keep=$(cd "$keep" && pwd)
   for one in "$lease"/out/*.log; do echo "== ${one##*/}"; tr '\r' '\n' < "$one" | tail -n 2 | cut -c 1-150; done
-  (cd "$lease/out" && find . -type f -size -8M ! -path './corpus/*' ! -path './distilled*/*' ! -path '*/best/*' ! -path '*/checkpoints/*' \
-    ! -path './*/average/*' -print0 | tar -czf "$keep/results.tgz" --null --files-from -)
   find "$lease/pieces" -type f | sort | head -n 3 | while read -r one; do mv "$one" "$keep"; done
+  (cd "$lease/out" && find . -type f -size -8M ! -path './corpus/*' ! -path './distilled*/*' ! -path '*/best/*' ! -path '*/checkpoints/*' \
+    ! -path './*/average/*' -print0 | tar -czf "$keep/results.tgz" --null --files-from -) || echo "(files that were being written came as they were)"
   if [ -f "$lease/finished" ] && all_cut && [ -z "$(ls "$lease/pieces")" ]; then echo "all sent"; fi
 }
 
 unpack() {
   local pack=$1 one name
   shift
-  mkdir -p "$pack/results" "$pack/pieces"
+  mkdir -p "$pack/results" "$pack/pieces" "$pack/kept"
   for one in "$@"; do
     tar -xzf "$one/results.tgz" -C "$pack/results"
     find "$one" -name '*.tgz.[0-9]*' -exec cp {} "$pack/pieces" \;
@@ -121,7 +122,12 @@ unpack() {
     [ -f "$one" ] || continue
     name=${one##*/}
     cat "${one%.00}".* > "$pack/pieces/whole"
-    if tar -tzf "$pack/pieces/whole" > /dev/null 2>&1; then mv "$pack/pieces/whole" "$pack/kept/${name%.00}"; fi
+    if tar -tzf "$pack/pieces/whole" > /dev/null 2>&1; then
+      mv "$pack/pieces/whole" "$pack/kept/${name%.00}"
+      rm "${one%.00}".[0-9]*
+    else
+      echo "${name%.00}: pieces are missing; unpack again when they are here"
+    fi
   done
   ls -l "$pack/kept"
 }

@@ -75,7 +75,7 @@ def fit_job(
     if segments and any(one.startswith("train.segments=") for one in overrides):
         raise UserError("K is named twice, by --segments and by --set train.segments: leave one of them out")
     n_pairs = sum(1 for _ in pairs)
-    base = {} if config or preset else settings_for(n_pairs)
+    base = {"decode": _DECODE} if config or preset else settings_for(n_pairs)
     suffixes = [
         path.name.removesuffix(".gz").removesuffix(".xz").rpartition(".")[2]
         for path in (pairs.src, pairs.tgt or pairs.src)

@@ -10,6 +10,7 @@ from recoversat.builtin import builtin_model
 from recoversat.data.prepare import TextPairs
 from recoversat.directions import choose_direction, directed, encode_directed
 from recoversat.errors import UserError
+from recoversat.forcing import force_whole
 from recoversat.model_folder import WEIGHTS, read_config, resolve_model
 from recoversat.text.tokenizer import load_tokenizer
 
@@ -43,7 +44,8 @@ def score_lines(
             if -math.inf in log_probs:
                 raise UserError(f"{tgt}, line {number}: holds something that this model cannot write")
             if jsonl:
-                record = {"log_prob": sum(log_probs), "tokens": tokenizer.pieces(ids), "token_log_probs": log_probs}
+                tokens = tokenizer.pieces(list(force_whole(ids, segments).values()))  # every EOS among them
+                record = {"log_prob": sum(log_probs), "tokens": tokens, "token_log_probs": log_probs}
                 yield json.dumps(record, ensure_ascii=False)
             else:
                 yield f"{sum(log_probs):.4f}"

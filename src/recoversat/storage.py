@@ -46,31 +46,39 @@ def held(folder: Path, refusal: str, patience: float = 10.0) -> Iterator[int]:
     It is free again when the last process that has the file open has ended. A killed training's helpers take some
     seconds for that, hence the patience.
     """
-    import fcntl
-
     if folder.exists() and not folder.is_dir():
         raise UserError(f"{folder} is a file; choose a folder")
-    is_new = not folder.exists()
-    folder.mkdir(parents=True, exist_ok=True)
-    file = os.open(folder, os.O_RDONLY)
-    deadline = time.monotonic() + patience
+    is_new, deadline = not folder.exists(), time.monotonic() + patience
+    while (file := _take(folder)) is None:
+        if time.monotonic() > deadline:
+            raise UserError(f"{folder}: {refusal}")
+        time.sleep(0.1)
     try:
-        while True:
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                break
-            except BlockingIOError:
-                if time.monotonic() > deadline:
-                    raise UserError(f"{folder}: {refusal}") from None
-                time.sleep(0.1)
-            except OSError:  # a file system without locks
-                break
         yield file
     finally:
-        os.close(file)
         if is_new:
             with suppress(OSError):  # something was written
                 folder.rmdir()
+        os.close(file)
+
+
+def _take(folder: Path) -> int | None:
+    """Open and lock a folder; None where somebody has it, or removed it meanwhile."""
+    import fcntl
+
+    folder.mkdir(parents=True, exist_ok=True)
+    file = os.open(folder, os.O_RDONLY)
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(file)
+        return None
+    except OSError:  # a file system without locks
+        return file
+    if folder.exists() and os.path.samestat(os.fstat(file), folder.stat()):
+        return file
+    os.close(file)
+    return None
 
 
 def make_empty(folder: Path) -> None:

@@ -11,7 +11,7 @@ from typing import IO, Any, Literal
 from recoversat.errors import UserError
 from recoversat.progress import progress
 from recoversat.storage import atomic_file, decoded, decoded_lines, lines_of, whole_text
-from recoversat.text.document import translate_document
+from recoversat.text.document import translate_documents
 from recoversat.translator import WINDOW, Translator
 from recoversat.wishes import WantedSegments
 
@@ -60,9 +60,10 @@ def translate_whole(
     batch_size: int,
     beam: int = 1,
 ) -> None:
-    """Translate files (or standard input) as one text: split into sentences, spacing and placeholders kept."""
+    """Translate files (or standard input) as texts, one after the other; spacing, placeholders and tags are kept."""
     config = translator.config.data
-    text = "".join(map(whole_text, files)) if files else decoded(sys.stdin.buffer.read(), "standard input")
+    texts = list(map(whole_text, files)) if files else [decoded(sys.stdin.buffer.read(), "standard input")]
+    texts = [text if text.endswith("\n") else f"{text}\n" for text in texts[:-1]] + texts[-1:]
 
     def translate(sentences: list[str]) -> list[str]:
         return [t.text for t in translator.translate(sentences, segments=segments, batch_size=batch_size, beam=beam)]
@@ -70,15 +71,15 @@ def translate_whole(
     def n_tokens(sentence: str) -> int:
         return len(translator.tokenizer.encode([sentence])[0])
 
-    document = translate_document(
-        text, translate, language=translator.source, format=format, n_tokens=n_tokens, max_tokens=config.max_tokens,
+    documents = translate_documents(
+        texts, translate, language=translator.source, format=format, n_tokens=n_tokens, max_tokens=config.max_tokens,
         locate=translator.locate,
     )  # fmt: skip
-    for split in document.split:
+    for split in (split for document in documents for split in document.split):
         start = split.sentence[:60]
         print(f"note: a sentence was too long and translated in {len(split.parts)} parts: {start}...", file=sys.stderr)
     with output_stream(out) as stream:
-        stream.write(document.text)
+        stream.writelines(document.text for document in documents)
 
 
 def input_lines(files: list[Path]) -> Iterator[str]:

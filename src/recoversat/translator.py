@@ -23,7 +23,7 @@ from recoversat.errors import UserError
 from recoversat.forcing import check_forced, force_lines, force_whole
 from recoversat.model_folder import read_config, resolve_model
 from recoversat.segments import assemble
-from recoversat.text.alignment import Floats, Likelihoods, Part, Range, place_of
+from recoversat.text.alignment import Likelihoods, Part, Range, place_of
 from recoversat.text.capitals import calm, is_loud
 from recoversat.text.loops import without_loops
 from recoversat.text.numbers import wrong_numbers
@@ -137,6 +137,7 @@ class Translator:
                 f"line {line}: too long to force words in it ({len(sources[line - 1])} pieces, at most {most})"
             )
         results = self._in_parts(texts, wish) if in_parts else self._whole(texts, sources, wish)
+        results = self._with_whole_characters(results, wish)
         return self._with_right_numbers(results, wish) if self._checks_numbers(wish) else results
 
     def translate_iterable(
@@ -205,21 +206,20 @@ class Translator:
         """Find in translations what parts of their sources have become; None where the model does not know."""
         if isinstance(self.engine, OneShotEngine):
             return [None] * len(parts)
-        targets = self.tokenizer.encode([part.translation for part in parts])
+        views = [[(text, part.translation) for text in (part.whole, part.inside, part.outside)] for part in parts]
+        pairs = list(dict.fromkeys(pair for of_part in views for pair in of_part))  # a sentence may have several parts
+        targets = dict(zip(pairs, self.tokenizer.encode([translation for _, translation in pairs]), strict=True))
+        sources = self._encode([text for text, _ in pairs])
         k = min(self.config.train.segment_choices)
-
-        def likelihoods(sources: list[str]) -> list[Floats]:
-            scored = self.score_ids(list(zip(self._encode(sources), targets, strict=True)), segments=k)
-            return [np.array([p for segment in one.log_probs for p in segment[:-1]]) for one in scored]  # without EOS
-
-        given = map(
-            Likelihoods,
-            likelihoods([part.whole for part in parts]),
-            likelihoods([part.inside for part in parts]),
-            likelihoods([part.outside for part in parts]),
-        )
-        each = zip(parts, targets, given, strict=True)
-        return [place_of(part, ids, likelihood, self.tokenizer) for part, ids, likelihood in each]
+        scored = self.score_ids(list(zip(sources, targets.values(), strict=True)), segments=k)
+        log_probs = {
+            pair: np.array([p for segment in one.log_probs for p in segment[:-1]])  # without EOS
+            for pair, one in zip(pairs, scored, strict=True)
+        }
+        return [
+            place_of(part, targets[of_part[0]], Likelihoods(*map(log_probs.__getitem__, of_part)), self.tokenizer)
+            for part, of_part in zip(parts, views, strict=True)
+        ]
 
     def segment_counts(self, wanted: WantedSegments, lengths: Sequence[int]) -> Ints:
         """Return K for sources of these lengths: the one wanted, or one that follows the length.
@@ -292,6 +292,20 @@ class Translator:
         for text, parts in zip(texts, cut, strict=True):
             mine = list(islice(done, len(parts.texts)))
             results.append(joined(text, parts.joined([translation.text for translation in mine]), mine))
+        return results
+
+    def _with_whole_characters(self, results: list[Translation], wish: Wish) -> list[Translation]:
+        """Write again, one token after the other, where segments have torn a character that is spelt in bytes."""
+        if 1 not in self.config.train.segment_choices or wish.forced or wish.force:
+            return results
+        torn = [
+            i
+            for i, one in enumerate(results)
+            if one.text == one.source and len(one.segments) > 1 and _BROKEN in self.tokenizer.decode(one.ids)
+        ]
+        again = self._translate([results[i].source for i in torn], replace(wish, segments=1)) if torn else []
+        for i, other in zip(torn, again, strict=True):
+            results[i] = replace(other, steps=results[i].steps + other.steps)
         return results
 
     def _checks_numbers(self, wish: Wish) -> bool:

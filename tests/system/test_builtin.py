@@ -103,6 +103,15 @@ def test_what_it_cannot_translate_is_copied_not_broken(translator: Translator) -
     assert broken.text.encode("utf-8")
 
 
+def test_a_character_torn_between_segments_does_not_cost_the_sentence() -> None:
+    translator = Translator(target="en", intra_threads=1)
+    sources = ["Die Reise nach Łódź kostet uns 300 €.", "Der Preis beträgt 1.500,75 € (inkl. MwSt.)."]
+    first, second = [t.text for t in translator.translate(sources)]
+    assert "Łódź" in first
+    assert "trip" in first
+    assert "price" in second
+
+
 def test_zeros_of_a_number_are_no_loop() -> None:
     written = Translator(target="de", intra_threads=1).translate(["It costs 60000 dollars.", "Page 1 of 10000000."])
     assert [re.findall(r"\d+", t.text.replace(".", "")) for t in written] == [["60000"], ["1", "10000000"]]

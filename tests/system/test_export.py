@@ -201,6 +201,8 @@ def test_given_translations_get_the_same_scores(exported: Exported) -> None:
         for line, one in zip(map(json.loads, printed), scored, strict=True):
             log_probs = [p for segment in one.segments for p in segment.log_probs]
             np.testing.assert_allclose(line["token_log_probs"], log_probs, atol=2e-3)
+            assert len(line["tokens"]) == len(line["token_log_probs"])
+            assert line["tokens"].count("</s>") == k
             assert line["log_prob"] == pytest.approx(sum(log_probs), abs=2e-3)
     with pytest.raises(UserError, match="pair 2: its source is empty"):
         both(exported)[1].score_batch(["w1", ""], ["w2", "w3"])

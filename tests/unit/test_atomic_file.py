@@ -6,6 +6,7 @@ import stat
 import subprocess
 import sys
 import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -103,6 +104,21 @@ def test_a_folder_made_to_be_held_is_gone_unless_it_was_used(tmp_path: Path) -> 
         assert (tmp_path / "new").exists() is used
     with pytest.raises(UserError, match="file is a file; choose a folder"), held(tmp_path / "new/file", "taken"):
         pass
+
+
+def test_a_folder_that_went_away_while_it_was_waited_for_is_made_again(tmp_path: Path) -> None:
+    folder, there = tmp_path / "new", []
+
+    def wait() -> None:
+        with held(folder, "taken", patience=30):
+            there.append(folder.is_dir())
+
+    with held(folder, "taken"):
+        waiting = threading.Thread(target=wait)
+        waiting.start()
+        time.sleep(0.3)
+    waiting.join(30)
+    assert there == [True]
 
 
 def test_a_folder_is_emptied_without_following_links(tmp_path: Path) -> None:

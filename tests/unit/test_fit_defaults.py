@@ -58,6 +58,18 @@ def test_a_preset_gives_k_and_its_rhythm_follows_the_updates(pairs: TextPairs) -
     assert job(pairs, "train.save_every=33", preset="small").student.train.save_every == 33
 
 
+def test_what_fit_trains_writes_for_readers_unless_told_otherwise(pairs: TextPairs, tmp_path: Path) -> None:
+    file = tmp_path / "mine.yaml"
+    file.write_text("decode: {cut_loops: false}\n")
+    for made, wanted in (
+        (job(pairs), (True, True)),
+        (job(pairs, preset="small"), (True, True)),
+        (job(pairs, config=file), (True, False)),
+        (job(pairs, "decode.join_overlaps=false"), (False, True)),
+    ):
+        assert (made.student.decode.join_overlaps, made.student.decode.cut_loops) == wanted
+
+
 def test_k_is_named_once(pairs: TextPairs) -> None:
     assert job(pairs, "train.segments=[1, 2]").student.train.segments == [1, 2]
     with pytest.raises(UserError, match="K is named twice"):

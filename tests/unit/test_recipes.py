@@ -125,7 +125,10 @@ def test_what_a_lease_has_made_comes_home_and_goes_out_again(tmp_path: Path) -> 
         if "all sent" in lease(tmp_path, "watch", 60, homes[-1]):
             break
     assert all(path.stat().st_size <= 15 << 20 for home in homes for path in home.iterdir())
-    lease(tmp_path, "unpack", pack, *homes)
+    (pack / "pieces").mkdir()
+    (pack / "pieces/half.tgz.00").write_bytes(b"not all of it")
+    assert "half.tgz: pieces are missing" in lease(tmp_path, "unpack", pack, *homes)
+    assert [path.name for path in (pack / "pieces").glob("k10*")] == []  # no longer needed, lest they mix with others
     assert (pack / "results/report/report.md").read_text() == "a table\n"
     shutil.rmtree(tmp_path / "lease")
     lease(tmp_path, "start", pack)

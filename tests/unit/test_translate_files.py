@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from recoversat.errors import UserError
-from recoversat.translate_files import translate_lines
+from recoversat.translate_files import translate_lines, translate_whole
 
 
 def translated(translator, folder: Path, text: str) -> list[dict[str, object]]:
@@ -27,3 +27,12 @@ def test_what_is_no_object_with_a_text_is_named_by_its_line(scripted, tmp_path: 
     with pytest.raises(UserError, match="line 3: "):
         translated(scripted({"a b": ["the EOS"]}), tmp_path, f'\n{{"text": "a b"}}\n{line}\n')
     assert not (tmp_path / "out").exists()
+
+
+def test_files_are_texts_of_their_own(scripted, tmp_path: Path) -> None:
+    for name, text in (("1", "a b"), ("2", "a b\n"), ("3", "a b")):
+        (tmp_path / name).write_text(text)
+    translator = scripted({"a b": ["the EOS", "house EOS"]})
+    files = [tmp_path / name for name in ("1", "2", "3")]
+    translate_whole(translator, files, tmp_path / "out", format="text", segments=None, batch_size=2)
+    assert (tmp_path / "out").read_text() == "the house\nthe house\nthe house"

@@ -18,6 +18,7 @@ Range = tuple[int, int]
 Floats = NDArray[np.float64]
 
 _WORD = re.compile(r"\S+")
+_QUOTES = re.compile("[„“”»«‚‘’›‹']")
 
 
 @dataclass(frozen=True)
@@ -59,19 +60,27 @@ def place_of(part: Part, ids: Sequence[int], given: Likelihoods, tokenizer: Toke
 
 
 def _trimmed(part: Part, start: int, end: int) -> Range:
-    """Leave out punctuation at ends where the part has none."""
+    """Leave out punctuation at the ends, but for what the part has there too."""
     (before, after), (wanted_before, wanted_after) = _margins(part.translation[start:end]), _margins(part.inside)
-    return start + (0 if wanted_before else before), end - (0 if wanted_after else after)
+    start += len(before) - _n_common(before[::-1], wanted_before[::-1])
+    return start, end - len(after) + _n_common(after, wanted_after)
 
 
-def _margins(text: str) -> tuple[int, int]:
-    """Count the characters before the first and after the last letter or digit.
+def _n_common(one: str, other: str) -> int:
+    """Count the characters with which both begin."""
+    same = [a == b for a, b in zip(one, other, strict=False)]
+    return same.index(False) if False in same else len(same)
 
-    >>> _margins("(no!)"), _margins("?")
-    ((1, 2), (0, 0))
+
+def _margins(text: str) -> tuple[str, str]:
+    """Return what stands before the first and after the last letter or digit; a quotation mark is one like any other.
+
+    >>> _margins("(no!)"), _margins("«yes»"), _margins("?")
+    (('(', '!)'), ('"', '"'), ('', ''))
     """
+    text = _QUOTES.sub('"', text)
     spots = [index for index, character in enumerate(text) if character.isalnum()]
-    return (spots[0], len(text) - 1 - spots[-1]) if spots else (0, 0)
+    return (text[: spots[0]], text[spots[-1] + 1 :]) if spots else ("", "")
 
 
 def best_run(values: Sequence[float]) -> Range | None:

@@ -2,8 +2,9 @@
 
     text -> blocks -> sentences -> (over-long: parts) -> masked -> translate -> unmasked -> the same places
 
-`translate` is called once for all sentences of all texts, and once more for the pieces of those sentences in
-which it lost or changed something that must survive. `locate` says where in a translation a tag belongs.
+`translate` is called for all sentences of all texts at once, and once more for the pieces of those in which it lost or
+changed something that must survive. Then the tags of HTML: what stands in them is translated to be found again,
+`locate` says where it went otherwise, and where nothing helps, the text between tags is translated by itself.
 """
 
 import re
@@ -30,6 +31,8 @@ Translate = Callable[[list[str]], list[str]]
 Locate = Callable[[list[Part]], list[Range | None]]
 Fits = Callable[[str], bool]
 
+# Words looked through for the places of tags: so many, or so many times what was written; none of a longer text.
+_FREE_WORDS, _MOST_TIMES, _LONGEST = 600, 3, 80
 _BREAK = re.compile(r"[\n\r\t\v\f\x1c-\x1e\x85\u2028\u2029]+")
 
 
@@ -73,13 +76,6 @@ class _Sentence:
         """The sentence without its tags."""
         return "".join(self.runs)
 
-    @property
-    def units(self) -> list[str]:
-        """What to translate: what stands in an element says where in the whole sentence its tags belong."""
-        if self.tree is None:
-            return self.runs
-        return [*self.runs, self.whole, *(element.text for element in self.tree.descendants())]
-
 
 def translate_document(
     text: str,
@@ -115,11 +111,9 @@ def translate_documents(
     """Translate texts written in `language`, keeping white space, placeholders and tags.
 
     `translate` gets different, non-empty, single-line strings of at most `max_tokens` (by `n_tokens`), and
-    answers one string for each. It is called at most twice: the second time for the words around what it
-    lost or changed; where it answers nothing at all, the source stands. `locate` is asked where tags belong whose
-    place is in doubt; where it does not know either, the text between tags is translated by itself. In plain text a
-    line break or tab ends a sentence and stays where it is; in HTML only tags end one, and line breaks within a
-    sentence become spaces.
+    answers one string for each; the first call is for the sentences themselves. Where it answers nothing at all, the
+    source stands. In plain text a line break or tab ends a sentence and stays where it is; in HTML only tags end one,
+    and line breaks within a sentence become spaces.
     """
     if max_tokens is not None and max_tokens < 1:
         raise ValueError(f"max_tokens: {max_tokens} leaves no room for any text; give 1 or more")
@@ -129,10 +123,18 @@ def translate_documents(
 
     documents = [_parse(text, language, format) for text in texts]
     sentences = [part for document in documents for part in document if isinstance(part, _Sentence)]
-    units = dict.fromkeys(unit for sentence in sentences for unit in sentence.units)
-    answers = _translate_units(units, translate, fits)
-    placed = iter(_with_tags(sentences, answers, locate))
-    return [_assemble(document, answers, placed) for document in documents]
+    answers: dict[str, _Answer] = {}
+
+    def ask(units: Iterable[str]) -> None:
+        new = dict.fromkeys(unit for unit in units if unit not in answers)
+        answers.update(_translate_units(new, translate, fits))
+
+    ask(unit for sentence in sentences for unit in ([sentence.whole] if sentence.tree else sentence.runs))
+    ask(element.text for sentence in sentences if sentence.tree for element in sentence.tree.descendants())
+    placed = _with_tags(sentences, answers, locate)
+    ask(run for sentence, woven in zip(sentences, placed, strict=True) if woven is None for run in sentence.runs)
+    in_order = iter(placed)
+    return [_assemble(document, answers, in_order) for document in documents]
 
 
 def _parse(text: str, language: str, format: Literal["text", "html"]) -> list[str | _Sentence]:
@@ -258,16 +260,32 @@ def _with_tags(
         pairs = [(parent, child) for parent in level for child in parent.children]
         found = [_sure_place(parent, child, texts[parent], answers) for parent, child in pairs]
         doubts = [i for i, place in enumerate(found) if place is None and has_words(pairs[i][1].text)]
-        if locate and doubts:
-            located = locate([_part(*pairs[i], texts[pairs[i][0]]) for i in doubts])
-            for i, place in zip(doubts, located, strict=True):
-                found[i] = place
+        asked = _affordable([texts[pairs[i][0]] for i in doubts], list(texts.values())) if locate else []
+        if locate and asked:
+            located = locate([_part(*pairs[doubts[n]], texts[pairs[doubts[n]][0]]) for n in asked])
+            for n, place in zip(asked, located, strict=True):
+                found[doubts[n]] = place
         level = []
         for (parent, child), place in zip(pairs, found, strict=True):
             if place and _is_safe(child, texts[parent], place):
                 places[child], texts[child] = place, texts[parent][slice(*place)]
                 level.append(child)
     return [_woven(sentence.tree, texts, places, sentence.block) if sentence.tree else None for sentence in sentences]
+
+
+def _affordable(doubtful: list[str], translations: list[str]) -> list[int]:
+    """Choose which elements to locate in their translations, those of short ones first.
+
+    Each costs as much as writing its translation anew; all together may cost a few times what was written, no more.
+    """
+    left = max(_FREE_WORDS, _MOST_TIMES * sum(len(text.split()) for text in translations))
+    chosen = []
+    for text, times in sorted(Counter(doubtful).items(), key=lambda item: len(item[0])):
+        cost = 2 * times * len(text.split())
+        if cost <= left and len(text.split()) <= _LONGEST:
+            chosen += [i for i, other in enumerate(doubtful) if other == text]
+            left -= cost
+    return chosen
 
 
 def _sure_place(parent: Element, child: Element, text: str, answers: dict[str, _Answer]) -> Range | None:

@@ -42,6 +42,7 @@ _UNTRANSLATED = frozenset({
     "template", "textarea", "tt", "var", "video",
 })
 # fmt: on
+_DEEPEST = 30  # elements in elements
 _RAW_TEXT = frozenset({"iframe", "script", "style", "textarea"})  # a "<p>" in here is no tag
 
 
@@ -219,6 +220,8 @@ def element_tree(runs: Sequence[str], marks: Sequence[str]) -> Element | None:
             if not name or name in _VOID:
                 return None
             if not slash:
+                if len(opened) > _DEEPEST:
+                    return None
                 opened.append((match[0], name, []))
                 continue
             tag, partner, content = opened.pop()

@@ -58,6 +58,15 @@ def test_a_forced_token_stands_and_the_others_adapt(client: TestClient) -> None:
     assert answer["translatedText"] == "TWO BIG DOGS RUN IN THE PARK"
 
 
+def test_tags_make_no_sentences(client: TestClient) -> None:
+    forced = [{"sentence": 0, "segment": 0, "position": 1, "token": "BIG"}]
+    answer = ask(client, "<p>two <b>dogs</b> run</p>", format="html", segments=1, trace=1, forced=forced).json()
+    assert len(answer["trace"]) == 1
+    assert answer["translatedText"] == "<p><b>TWO</b> BIG</p>"
+    wrong = ask(client, "two <b>dogs</b> run", format="html", segments=1, forced=[forced[0] | {"sentence": 1}]).json()
+    assert "this text has 1 sentences" in wrong["error"]
+
+
 def test_only_the_named_sentence_is_forced(client: TestClient) -> None:
     forced = [{"sentence": 1, "segment": 0, "position": 0, "token": "BIG"}]
     answer = ask(client, "men run. Women run.", segments=1, forced=forced).json()

@@ -8,7 +8,7 @@ from recoversat.text.tokenizer import BpeTokenizer
 from recoversat.vocab import SPECIAL_PIECES
 
 PIECES = ["wir", "gin@@", "gen", "im", "Park", "spa@@", "zieren", "spa@@", "!@@", "?@@", ",", ".", "(@@", ")"]
-TOKENIZER = BpeTokenizer([*SPECIAL_PIECES, *dict.fromkeys([*PIECES, "zieren@@", "Park@@"])])
+TOKENIZER = BpeTokenizer([*SPECIAL_PIECES, *dict.fromkeys([*PIECES, "zieren@@", "Park@@", "(Park!).", "»Park«"])])
 
 
 def place(
@@ -54,6 +54,15 @@ def test_a_part_has_the_punctuation_its_source_has() -> None:
     assert place("wir (Park)", written, gains, "park") == "Park"
     assert place("wir (Park)", written, gains, "(the park)") == "(Park)"
     assert place("wir (Park)", written, gains, "(park") == "(Park"
+    for inside, found in (
+        ("now!", "Park!"),
+        ("now", "Park"),
+        ("now.", "Park"),
+        ("(now!).", "(Park!)."),
+        ("now!?", "Park!"),
+    ):
+        assert place("wir (Park!).", "wir (Park!).", [-1.0, 3.0], inside) == found
+    assert place("wir »Park«", "wir »Park«", [-1.0, 3.0], '"park"') == "»Park«"
 
 
 def test_text_that_is_cut_into_other_words_has_no_place() -> None:

@@ -181,6 +181,11 @@ def test_what_stands_in_an_element_is_looked_for_in_its_translation() -> None:
         "text": "Text",
     }
     asked: list[list[Part]] = []
+    calls: list[list[str]] = []
+
+    def translate(texts: list[str]) -> list[str]:
+        calls.append(texts)
+        return [german.get(text, text) for text in texts]
 
     def locate(parts: list[Part]) -> list[tuple[int, int] | None]:
         asked.append(parts)
@@ -189,14 +194,44 @@ def test_what_stands_in_an_element_is_looked_for_in_its_translation() -> None:
 
     result = translate_document(
         "Read <a>the <b><i>new</i></b> <u>text</u></a> now",
-        lambda texts: [german.get(text, text) for text in texts], language="en", format="html", locate=locate,
+        translate, language="en", format="html", locate=locate,
     )  # fmt: skip
     assert result.text == "Jetzt <a>den <b><i>neuen</i></b> <u>Text</u></a> lesen"
+    assert calls[0] == ["Read the new text now"]  # the sentences themselves come first
     assert result.in_pieces == ()
     assert asked == [
         [Part("Read the new text now", "the new text", "Read now", "Jetzt den neuen Text lesen")],
         [Part("the new text", "new", "the text", "den neuen Text")],
     ]
+
+
+def test_looking_for_the_places_of_tags_has_its_limits() -> None:
+    asked: list[Part] = []
+
+    def locate(parts: list[Part]) -> list[tuple[int, int] | None]:
+        asked.extend(parts)
+        return [None] * len(parts)
+
+    def numbered(texts: list[str]) -> list[str]:
+        return [" ".join(f"{n}{word}" for n, word in enumerate(text.split())) for text in texts]
+
+    def count(html: str) -> int:
+        asked.clear()
+        translate_document(html, numbered, language="en", format="html", locate=locate)
+        return len(asked)
+
+    word, bold = "word ", "<b>bold</b> "
+    assert count(word * 10 + bold * 10) == 10  # 20 words, ten times twice
+    assert count(word * 10 + bold * 20) == 0  # 30 words, twenty times twice: too much
+    assert count(word * 79 + bold) == 1
+    assert count(word * 80 + bold) == 0  # longer than what a model can tell
+    many = "".join(f"<p>word{'x' * i} {word * 9}{bold * 2}</p>" for i in range(50))  # 12 words each
+    assert count(many) == 3 * 50 * 12 // (2 * 2 * 12) * 2  # as much as three times the text
+
+
+def test_deep_tags_are_no_elements() -> None:
+    html = "<p>hello " + "<b>" * 400 + "big" + "</b>" * 400 + " world</p>"
+    assert upper(html, "html") == html.replace("hello", "HELLO").replace("big", "BIG").replace("world", "WORLD")
 
 
 def test_all_texts_go_in_one_call_and_failures_in_a_second() -> None:

@@ -4,8 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from recoversat.builtin import builtin_models
 from recoversat.text.overlaps import overlaps
-from recoversat.text.tokenizer import BpeTokenizer
+from recoversat.text.tokenizer import BpeTokenizer, load_tokenizer
 from recoversat.vocab import DEL, EOS, N_SPECIAL, SPECIAL_PIECES
 
 _ENDS = {"EOS": EOS, "DEL": DEL}
@@ -42,7 +43,19 @@ def test_overlaps_are_found_at_words(segments: list[str], found: list[int]) -> N
 def test_a_source_that_repeats_itself_is_left_alone() -> None:
     segments = [ids("surrounded by EOS"), ids("by leaves EOS")]
     assert overlaps(segments, ids("of of"), TOKENIZER) == [0, 0]
+    assert overlaps(segments, ids("of , of"), TOKENIZER) == [0, 0]
+    assert overlaps(segments, ids("of by leaves surrounded of by leaves surrounded"), TOKENIZER) == [0, 0]
     assert overlaps(segments, ids("of by of"), TOKENIZER) == [0, 1]
+    assert overlaps(segments, ids("of , , leaves"), TOKENIZER) == [0, 1]
+
+
+def test_a_number_with_zeros_is_no_repetition() -> None:
+    sentencepiece = load_tokenizer(builtin_models()[0])
+    source, (left, right) = (
+        sentencepiece.encode(["It costs 1,500 in 2001"])[0],
+        sentencepiece.encode(["a dog", "dog runs"]),
+    )
+    assert overlaps([[*left, EOS], [*right, EOS]], source, sentencepiece) == [0, 1]
 
 
 @given(st.lists(st.lists(st.integers(N_SPECIAL, N_SPECIAL + len(WORDS) - 1), max_size=6), max_size=6))
