@@ -13,8 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from recoversat.text.alignment import Part
-from recoversat.text.markup import Block, Element, blocks_of_html, element_tree, kept_elements, only_place
+from recoversat.text.markup import Block, Element, blocks_of_html, element_tree
 from recoversat.text.placeholders import (
     bare_words,
     hard_texts,
@@ -26,13 +25,11 @@ from recoversat.text.placeholders import (
     unmask,
 )
 from recoversat.text.sentences import Range, sentence_spans, split_to_fit
+from recoversat.text.tags import Locate, Tagged, set_tags
 
 Translate = Callable[[list[str]], list[str]]
-Locate = Callable[[list[Part]], list[Range | None]]
 Fits = Callable[[str], bool]
 
-# Words looked through for the places of tags: so many, or so many times what was written; none of a longer text.
-_FREE_WORDS, _MOST_TIMES, _LONGEST = 600, 3, 80
 _BREAK = re.compile(r"[\n\r\t\v\f\x1c-\x1e\x85\u2028\u2029]+")
 
 
@@ -253,72 +250,13 @@ def _with_tags(
     sentences: list[_Sentence], answers: dict[str, _Answer], locate: Locate | None
 ) -> list[list[str] | None]:
     """Write the translation of each sentence with its tags; None where its runs have to be translated alone."""
-    texts = {sentence.tree: answers[sentence.whole].text for sentence in sentences if sentence.tree}
-    places: dict[Element, Range] = {}
-    level = list(texts)
-    while level:  # what stands in an element is looked for in the translation of that element
-        pairs = [(parent, child) for parent in level for child in parent.children]
-        found = [_sure_place(parent, child, texts[parent], answers) for parent, child in pairs]
-        doubts = [i for i, place in enumerate(found) if place is None and has_words(pairs[i][1].text)]
-        asked = _affordable([texts[pairs[i][0]] for i in doubts], list(texts.values())) if locate else []
-        if locate and asked:
-            located = locate([_part(*pairs[doubts[n]], texts[pairs[doubts[n]][0]]) for n in asked])
-            for n, place in zip(asked, located, strict=True):
-                found[doubts[n]] = place
-        level = []
-        for (parent, child), place in zip(pairs, found, strict=True):
-            if place and _is_safe(child, texts[parent], place):
-                places[child], texts[child] = place, texts[parent][slice(*place)]
-                level.append(child)
-    return [_woven(sentence.tree, texts, places, sentence.block) if sentence.tree else None for sentence in sentences]
-
-
-def _affordable(doubtful: list[str], translations: list[str]) -> list[int]:
-    """Choose which elements to locate in their translations, those of short ones first.
-
-    Each costs as much as writing its translation anew; all together may cost a few times what was written, no more.
-    """
-    left = max(_FREE_WORDS, _MOST_TIMES * sum(len(text.split()) for text in translations))
-    chosen = []
-    for text, times in sorted(Counter(doubtful).items(), key=lambda item: len(item[0])):
-        cost = 2 * times * len(text.split())
-        if cost <= left and len(text.split()) <= _LONGEST:
-            chosen += [i for i, other in enumerate(doubtful) if other == text]
-            left -= cost
-    return chosen
-
-
-def _sure_place(parent: Element, child: Element, text: str, answers: dict[str, _Answer]) -> Range | None:
-    """Find an element that is all there is, or whose translation alone stands in that of its parent once."""
-    if child.text.strip() == parent.text.strip():
-        return 0, len(text)
-    return only_place(text, _answer(child.text, answers))
-
-
-def _part(parent: Element, child: Element, text: str) -> Part:
-    rest = " ".join(parent.without(child).split())
-    return Part(parent.text.strip(), child.text.strip(), rest, text)
-
-
-def _is_safe(child: Element, text: str, place: Range) -> bool:
-    """Tell whether tags may stand there: within no URL, and around the untranslated elements they were around."""
-    start, end = place
-    cut = [text[:start], text[start:end], text[end:]]
-    unhurt = [hard for piece in cut for hard in hard_texts(piece)] == hard_texts(text)
-    return start < end and unhurt and kept_elements(cut[1]) == kept_elements(child.text)
-
-
-def _woven(element: Element, texts: dict[Element, str], places: dict[Element, Range], block: Block) -> list[str] | None:
-    """Put tags and texts together; None where a place is unknown or taken."""
-    text, out, position = texts[element], list[str](), 0
-    for child in sorted(element.children, key=lambda child: places.get(child, (0, 0))):
-        start, end = places.get(child, (-1, -1))
-        inside = _woven(child, texts, places, block) if start >= position else None
-        if inside is None:
-            return None
-        out += [block.written(text[position:start]), child.opening, *inside, child.closing]
-        position = end
-    return [*out, block.written(text[position:])]
+    tagged = [
+        Tagged(sentence.tree, answers[sentence.whole].text, sentence.block.written)
+        for sentence in sentences
+        if sentence.tree
+    ]
+    woven = iter(set_tags(tagged, lambda text: _answer(text, answers), locate))
+    return [next(woven) if sentence.tree else None for sentence in sentences]
 
 
 def _answer(run: str, answers: dict[str, _Answer]) -> str:
