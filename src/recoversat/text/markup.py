@@ -157,15 +157,15 @@ def blocks_of_html(source: str) -> Iterator[str | Block]:
                 yield content
 
 
-def only_place(translation: str, content: str) -> tuple[int, int] | None:
-    """Find what stands in a translation once, as whole words.
+def places_of(content: str, translation: str) -> list[tuple[int, int]]:
+    """Find where something stands in a translation, as whole words.
 
-    >>> only_place("Hallo, große Welt.", " große "), only_place("große, große Welt", "große")
-    ((7, 12), None)
+    >>> places_of(" große ", "Hallo, große Welt."), places_of("große", "große, größte, große Welt")
+    ([(7, 12)], [(0, 5), (16, 21)])
     """
     content = content.strip()
-    places = list(re.finditer(rf"(?<!\w){re.escape(content)}(?!\w)", translation)) if content else []
-    return places[0].span() if len(places) == 1 else None
+    found = re.finditer(rf"(?<!\w){re.escape(content)}(?!\w)", translation) if content else []
+    return [match.span() for match in found]
 
 
 def kept_elements(text: str) -> list[str]:

@@ -1,6 +1,6 @@
 """Tags set into the translation of a whole sentence, around what has become of their content.
 
-An element whose content, translated alone, stands in the translation once goes there. Of the others `locate` is asked,
+An element whose content, translated alone, stands in the translation goes there. Of the others `locate` is asked,
 within bounds. Elements in elements are looked for in what their parent has become, and change places as words do.
 """
 
@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from recoversat.text.alignment import Part, Range
-from recoversat.text.markup import Element, kept_elements, only_place
+from recoversat.text.markup import Element, kept_elements, places_of
 from recoversat.text.placeholders import hard_texts, has_words
 
 Locate = Callable[[list[Part]], list[Range | None]]
@@ -37,7 +37,7 @@ def set_tags(sentences: Sequence[Tagged], alone: Callable[[str], str], locate: L
     level = list(texts)
     while level:
         pairs = [(parent, child) for parent in level for child in parent.children]
-        found = [_sure_place(parent, child, texts[parent], alone) for parent, child in pairs]
+        found = [place for parent in level for place in _sure_places(parent, texts[parent], alone)]
         doubts = [i for i, place in enumerate(found) if place is None and has_words(pairs[i][1].text)]
         asked = _affordable([texts[pairs[i][0]] for i in doubts], list(texts.values())) if locate else []
         if locate and asked:
@@ -52,11 +52,19 @@ def set_tags(sentences: Sequence[Tagged], alone: Callable[[str], str], locate: L
     return [_woven(sentence.tree, texts, places, sentence.written) for sentence in sentences]
 
 
-def _sure_place(parent: Element, child: Element, text: str, alone: Callable[[str], str]) -> Range | None:
-    """Find an element that is all there is, or whose translation alone stands in that of its parent once."""
-    if child.text.strip() == parent.text.strip():
-        return 0, len(text)
-    return only_place(text, alone(child.text))
+def _sure_places(parent: Element, text: str, alone: Callable[[str], str]) -> list[Range | None]:
+    """Find the children that are all there is, or whose translation alone stands in `text` as often as they do."""
+    contents = [alone(child.text).strip() for child in parent.children]
+    found: list[Range | None] = []
+    for at, (child, content) in enumerate(zip(parent.children, contents, strict=True)):
+        places = places_of(content, text)
+        if child.text.strip() == parent.text.strip():
+            found.append((0, len(text)))
+        elif len(places) == contents.count(content):
+            found.append(places[contents[:at].count(content)])  # equal ones in their order
+        else:
+            found.append(None)
+    return found
 
 
 def _affordable(doubtful: list[str], translations: list[str]) -> list[int]:

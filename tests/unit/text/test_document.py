@@ -229,6 +229,13 @@ def test_looking_for_the_places_of_tags_has_its_limits() -> None:
     assert count(many) == 3 * 50 * 12 // (2 * 2 * 12) * 2  # as much as three times the text
 
 
+def test_equal_elements_are_found_in_their_order() -> None:
+    html = "<b>{x}</b> and <i>dogs</i> and <u>{x}</u> and <a>dogs</a> but not <s>cats</s>"
+    assert upper(html, "html") == "<b>{x}</b> AND <i>DOGS</i> AND <u>{x}</u> AND <a>DOGS</a> BUT NOT <s>CATS</s>"
+    result = translate_document(html, batch(str.upper), language="en", format="html")
+    assert result.in_pieces == ()
+
+
 def test_deep_tags_are_no_elements() -> None:
     html = "<p>hello " + "<b>" * 400 + "big" + "</b>" * 400 + " world</p>"
     assert upper(html, "html") == html.replace("hello", "HELLO").replace("big", "BIG").replace("world", "WORLD")

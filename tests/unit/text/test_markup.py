@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from recoversat.text.markup import Block, Element, blocks_of_html, element_tree, only_place
+from recoversat.text.markup import Block, Element, blocks_of_html, element_tree, places_of
 
 
 def source_of(blocks: list[str | Block]) -> str:
@@ -156,19 +156,19 @@ def test_tags_make_elements(runs: list[str], marks: list[str], expected: list[ob
 @pytest.mark.parametrize(
     ("translation", "content", "expected"),
     [
-        ("Hallo, große Welt.", "große", (7, 12)),
-        ("Hallo, große Welt.", " große ", (7, 12)),
-        ("große", "große", (0, 5)),
-        ("Hallo, große Welt.", "groß", None),  # not a whole word
-        ("große große", "große", None),  # which one?
-        ("Hallo", "", None),
-        ("Hallo", "Welt", None),
+        ("Hallo, große Welt.", "große", [(7, 12)]),
+        ("Hallo, große Welt.", " große ", [(7, 12)]),
+        ("große", "große", [(0, 5)]),
+        ("Hallo, große Welt.", "groß", []),  # not a whole word
+        ("große große", "große", [(0, 5), (6, 11)]),
+        ("Hallo", "", []),
+        ("Hallo", "Welt", []),
     ],
 )
-def test_content_has_a_place_where_it_stands_once(
-    translation: str, content: str, expected: tuple[int, int] | None
+def test_content_stands_where_it_is_whole_words(
+    translation: str, content: str, expected: list[tuple[int, int]]
 ) -> None:
-    assert only_place(translation, content) == expected
+    assert places_of(content, translation) == expected
 
 
 @pytest.mark.parametrize(
