@@ -74,8 +74,14 @@ plan_profile() {
 keep() {  # cut every model that is finished into pieces that can travel, and the distilled text
   local name
   while [ ! -f "$lease/finished" ] || ! all_cut; do
-    for name in $(finished_models); do in_pieces "$name" "$name"/best "$name"/log.jsonl "$name"/done && touch "$lease/out/$name/sent"; done
-    if [ -d "$lease/out/distilled" ] && [ ! -f "$lease/distilled.sent" ]; then in_pieces distilled distilled && touch "$lease/distilled.sent"; fi
+    for name in $(finished_models); do
+      in_pieces "$name" "$name"/best "$name"/log.jsonl "$name"/done || echo "$name could not be cut into pieces; it stays in $lease/out"
+      touch "$lease/out/$name/sent"
+    done
+    if [ -d "$lease/out/distilled" ] && [ ! -f "$lease/distilled.sent" ]; then
+      in_pieces distilled distilled || echo "the distilled text could not be cut into pieces; it stays in $lease/out"
+      touch "$lease/distilled.sent"
+    fi
     sleep 2
   done
 }
@@ -104,6 +110,7 @@ watch() {
   while [ $SECONDS -lt "$end" ] && [ ! -f "$lease/finished" ]; do sleep 1; done
   mkdir -p "$keep" && keep=$(cd "$keep" && pwd)
   for one in "$lease"/out/*.log; do echo "== ${one##*/}"; tr '\r' '\n' < "$one" | tail -n 2 | cut -c 1-150; done
+  cat "$lease/keep.log"
   find "$lease/pieces" -type f | sort | head -n 3 | while read -r one; do mv "$one" "$keep"; done
   (cd "$lease/out" && find . -type f -size -8M ! -path './corpus/*' ! -path './distilled*/*' ! -path '*/best/*' ! -path '*/checkpoints/*' \
     ! -path './*/average/*' -print0 | tar -czf "$keep/results.tgz" --null --files-from -) || echo "(files that were being written came as they were)"

@@ -5,6 +5,7 @@ import os
 import shlex
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +15,7 @@ from safetensors.numpy import load_file, save_file
 from recoversat.config import Config, load_config
 
 RECIPES = Path(__file__).parents[2] / "recipes"
+PYTHON = Path(sys.executable).parent
 STAGES = {
     "ende200k.sh": [
         "corpus", "teacher", "k10", "mixed", "k2", "k5", "nat", "p0", "p1", "p1-0", "q0", "encoder", "words",
@@ -94,10 +96,24 @@ def lease(folder: Path, *words: object) -> str:
     """Run recipes/lease.sh as if this machine were the one that is lent."""
     done = subprocess.run(
         ["bash", str(RECIPES / "lease.sh"), *map(str, words)],
-        env={**os.environ, "LEASE": str(folder / "lease")}, capture_output=True, text=True, check=False,
+        env=os.environ | {"LEASE": str(folder / "lease"), "PATH": f"{PYTHON}:{os.environ['PATH']}"},
+        capture_output=True, text=True, check=False, timeout=120,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     return done.stdout
+
+
+def test_a_model_that_cannot_travel_is_told_and_holds_nobody_up(tmp_path: Path) -> None:
+    for folder in ("kept", "data", "packages"):
+        (tmp_path / "pack" / folder).mkdir(parents=True)
+    lease(tmp_path, "start", tmp_path / "pack")
+    run = tmp_path / "lease/out/broken"
+    (run / "best").mkdir(parents=True)
+    (run / "best/model.safetensors").write_text("no weights")
+    for name in ("log.jsonl", "done"):
+        (run / name).touch()
+    said = lease(tmp_path, "keep")  # or the one that `start` has started says it
+    assert "broken could not be cut into pieces" in said + (tmp_path / "lease/keep.log").read_text()
 
 
 def write_run(run: Path, weights: dict[str, np.ndarray]) -> None:
