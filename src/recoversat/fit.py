@@ -28,7 +28,7 @@ from recoversat.storage import (
     sweep_partial,
     write_json,
     write_text,
-)  # fmt: skip
+)
 from recoversat.training.run_folder import HARMLESS
 
 STATE = "fit.json"

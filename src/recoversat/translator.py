@@ -3,13 +3,13 @@
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from copy import copy
 from dataclasses import replace
-from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from recoversat.assembling import BROKEN, spelt_later, translation_of
 from recoversat.builtin import builtin_model
 from recoversat.config import Config, parse_config
 from recoversat.decoding.beam import beam_search
@@ -22,18 +22,14 @@ from recoversat.engines.loading import ComputeType, EngineOptions, load_engine
 from recoversat.errors import UserError
 from recoversat.forcing import check_forced, force_lines, force_whole
 from recoversat.model_folder import read_config, resolve_model
-from recoversat.segments import assemble
-from recoversat.text.alignment import Likelihoods, Part, Range, place_of
+from recoversat.text.alignment import Floats, Part, Range, locate_parts
 from recoversat.text.capitals import calm, is_loud
-from recoversat.text.loops import without_loops
 from recoversat.text.numbers import wrong_numbers
-from recoversat.text.overlaps import overlaps
 from recoversat.text.tokenizer import Tokenizer, load_tokenizer
-from recoversat.translation import Ending, LaterSegments, Segment, Translation, joined
-from recoversat.vocab import DEL, EOS
+from recoversat.translation import Translation, joined
+from recoversat.vocab import EOS
 from recoversat.wishes import WantedSegments, Wish, check_lines, check_list, warn_of_unlearnt
 
-_BROKEN = "\ufffd"
 WINDOW = 16  # batches that are sorted by length together
 
 
@@ -137,7 +133,6 @@ class Translator:
                 f"line {line}: too long to force words in it ({len(sources[line - 1])} pieces, at most {most})"
             )
         results = self._in_parts(texts, wish) if in_parts else self._whole(texts, sources, wish)
-        results = self._with_whole_characters(results, wish)
         return self._with_right_numbers(results, wish) if self._checks_numbers(wish) else results
 
     def translate_iterable(
@@ -178,7 +173,7 @@ class Translator:
         ids = [ids if text.strip() else [] for text, ids in zip(sources, self._encode(sources), strict=True)]
         pairs = list(zip(ids, self.tokenizer.encode(targets), strict=True))
         return [
-            Translation(source, target, self._segments(decoded), decoded.steps)
+            Translation(source, target, spelt_later(decoded, self.tokenizer), decoded.steps)
             for source, target, decoded in zip(
                 sources, targets, self.score_ids(pairs, segments=segments, batch_size=batch_size), strict=True
             )
@@ -206,20 +201,15 @@ class Translator:
         """Find in translations what parts of their sources have become; None where the model does not know."""
         if isinstance(self.engine, OneShotEngine):
             return [None] * len(parts)
-        views = [[(text, part.translation) for text in (part.whole, part.inside, part.outside)] for part in parts]
-        pairs = list(dict.fromkeys(pair for of_part in views for pair in of_part))  # a sentence may have several parts
-        targets = dict(zip(pairs, self.tokenizer.encode([translation for _, translation in pairs]), strict=True))
-        sources = self._encode([text for text, _ in pairs])
         k = min(self.config.train.segment_choices)
-        scored = self.score_ids(list(zip(sources, targets.values(), strict=True)), segments=k)
-        log_probs = {
-            pair: np.array([p for segment in one.log_probs for p in segment[:-1]])  # without EOS
-            for pair, one in zip(pairs, scored, strict=True)
-        }
-        return [
-            place_of(part, targets[of_part[0]], Likelihoods(*map(log_probs.__getitem__, of_part)), self.tokenizer)
-            for part, of_part in zip(parts, views, strict=True)
-        ]
+
+        def likelihoods(pairs: list[tuple[str, str]]) -> list[Floats]:
+            sources, targets = (list(texts) for texts in zip(*pairs, strict=True))
+            ids = list(zip(self._encode(sources), self.tokenizer.encode(targets), strict=True))
+            scored = self.score_ids(ids, segments=k)
+            return [np.array([p for segment in one.log_probs for p in segment[:-1]]) for one in scored]  # without EOS
+
+        return locate_parts(parts, likelihoods, self.tokenizer)
 
     def segment_counts(self, wanted: WantedSegments, lengths: Sequence[int]) -> Ints:
         """Return K for sources of these lengths: the one wanted, or one that follows the length.
@@ -273,10 +263,10 @@ class Translator:
             batch_forced = [forced[i] for i in batch] if forced else None
             decoded = self._decode([sources[i] for i in batch], k[batch], wish, batch_forced)
             for i, result in zip(batch, decoded, strict=True):
-                results[i] = self._assemble(texts[i], sources[i], result)
+                results[i] = translation_of(texts[i], sources[i], result, self.tokenizer, self.config.decode)
                 if wish.force and forced:
                     check_forced(forced[i], result.segments, f"line {i + 1}")
-        return results
+        return self._with_whole_characters(results, wish)
 
     def _in_parts(self, texts: Sequence[str], wish: Wish) -> list[Translation]:
         """Translate texts longer than any the model has learnt from sentence by sentence."""
@@ -301,9 +291,10 @@ class Translator:
         torn = [
             i
             for i, one in enumerate(results)
-            if one.text == one.source and len(one.segments) > 1 and _BROKEN in self.tokenizer.decode(one.ids)
+            if one.text == one.source and len(one.segments) > 1 and BROKEN in self.tokenizer.decode(one.ids)
         ]
-        again = self._translate([results[i].source for i in torn], replace(wish, segments=1)) if torn else []
+        sources = [results[i].source for i in torn]
+        again = self._whole(sources, self._encode(sources), replace(wish, segments=1)) if torn else []
         for i, other in zip(torn, again, strict=True):
             results[i] = replace(other, steps=results[i].steps + other.steps)
         return results
@@ -394,35 +385,3 @@ class Translator:
         """Write with a one-step model: in the length it predicts, or in several that a teacher judges (LPD)."""
         found = decode_lengths(writer, sources, self.judge, self.n_lengths) if self.judge else decode_once(writer)
         return [Decoded([[*one.tokens, EOS]], [one.log_probs], steps=1) for one in found]
-
-    def _assemble(self, source: str, source_ids: Sequence[int], decoded: Decoded) -> Translation:
-        repeated = self._overlaps(source_ids, decoded)
-        written = assemble([segment[n:] for segment, n in zip(decoded.segments, repeated, strict=True)])
-        if self.config.decode.cut_loops:
-            written = without_loops(written, source_ids)
-        # a model may spell a line break in bytes; a line of text it must stay
-        text = self.tokenizer.decode(written).replace("\n", " ").replace("\r", " ")
-        if _BROKEN in text and _BROKEN not in source:  # bytes that are no text: a script it has never learnt
-            text = source
-        text = source[: len(source) - len(source.lstrip())] + text.strip() + source[len(source.rstrip()) :]
-        return Translation(source, text, self._segments(decoded, repeated), decoded.steps)
-
-    def _overlaps(self, source_ids: Sequence[int], decoded: Decoded) -> list[int]:
-        if not self.config.decode.join_overlaps or len(decoded.segments) == 1:
-            return [0] * len(decoded.segments)
-        return overlaps(decoded.segments, source_ids, self.tokenizer)
-
-    def _segments(self, decoded: Decoded, repeated: Sequence[int] = ()) -> LaterSegments:
-        repeated = repeated or [0] * len(decoded.segments)
-        return LaterSegments(len(decoded.segments), partial(self._segment, decoded, repeated))
-
-    def _segment(self, decoded: Decoded, repeated: Sequence[int], index: int) -> Segment:
-        tokens = decoded.segments[index]
-        ending: Ending = {EOS: "eos", DEL: "del"}.get(tokens[-1], "cut") if tokens else "cut"  # type: ignore[assignment]
-        ids = tokens if ending == "cut" else tokens[:-1]
-        alternatives = [
-            list(zip(self.tokenizer.pieces([i for i, _ in best]), [p for _, p in best], strict=True))
-            for best in (decoded.alternatives[index] if decoded.alternatives else [])
-        ]
-        text, pieces = self.tokenizer.decode(ids), self.tokenizer.pieces(ids)
-        return Segment(text, pieces, ids, ending, decoded.log_probs[index], alternatives, repeated[index])

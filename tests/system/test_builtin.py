@@ -112,6 +112,12 @@ def test_a_character_torn_between_segments_does_not_cost_the_sentence() -> None:
     assert "price" in second
 
 
+def test_long_text_in_a_script_it_has_never_learnt_is_copied(translator: Translator) -> None:
+    long = "日本語のテキストを書きます。" * 30
+    copied, _ = translator.translate([long, "Łódź"])
+    assert copied.text == long
+
+
 def test_zeros_of_a_number_are_no_loop() -> None:
     written = Translator(target="de", intra_threads=1).translate(["It costs 60000 dollars.", "Page 1 of 10000000."])
     assert [re.findall(r"\d+", t.text.replace(".", "")) for t in written] == [["60000"], ["1", "10000000"]]

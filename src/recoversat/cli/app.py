@@ -21,6 +21,11 @@ Set = Annotated[
     list[str] | None, typer.Option("--set", help="section.key=value; wins over --config.", show_default=False)
 ]
 Device = Annotated[str, typer.Option(help="cpu, cuda or auto.")]
+Model = Annotated[
+    Path | None, typer.Option(help="Model folder or training run; a built-in one by default.", show_default=False)
+]
+From = Annotated[str | None, typer.Option("--from", help="Language of the source text.", show_default=False)]
+To = Annotated[str | None, typer.Option("--to", help="Language of the translation.", show_default=False)]
 Force = Annotated[bool, typer.Option("--force", help="Replace what is already there.")]
 
 

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from recoversat.cli.app import Device, Segments, app
+from recoversat.cli.app import Device, From, Model, Segments, To, app
 from recoversat.cli.pairs import optional_pairs
 from recoversat.errors import UserError
 
@@ -31,11 +31,9 @@ def translate(
     files: Annotated[
         list[Path] | None, typer.Argument(help="Text files; standard input without any.", show_default=False)
     ] = None,
-    model: Annotated[
-        Path | None, typer.Option(help="Model folder or training run; a built-in one by default.", show_default=False)
-    ] = None,
-    source: Annotated[str | None, typer.Option("--from", help="Language of the text.", show_default=False)] = None,
-    target: Annotated[str | None, typer.Option("--to", help="Language to translate into.", show_default=False)] = None,
+    model: Model = None,
+    source: From = None,
+    target: To = None,
     out: Annotated[Path | None, typer.Option(help="Write here instead of standard output.", show_default=False)] = None,
     segments: Segments = None,
     batch_size: Annotated[int, typer.Option(min=1, help="Sentences translated together.")] = 32,
@@ -109,14 +107,10 @@ def translate(
 def score(
     src: Annotated[Path, typer.Option(help="Source text.")],
     tgt: Annotated[Path, typer.Option(help="Target text, aligned line by line.")],
-    model: Annotated[
-        Path | None, typer.Option(help="Model folder or training run; a built-in one by default.", show_default=False)
-    ] = None,
-    source: Annotated[
-        str | None, typer.Option("--from", help="Language of the source text.", show_default=False)
-    ] = None,
+    model: Model = None,
+    source: From = None,
+    target: To = None,
     segments: Annotated[int, typer.Option(min=1, help="Score as so many equal segments.")] = 1,
-    target: Annotated[str | None, typer.Option("--to", help="Language of the target text.", show_default=False)] = None,
     jsonl: Annotated[bool, typer.Option("--jsonl", help="Each token's log-probability too.")] = False,
     device: Device = "auto",
 ) -> None:

@@ -6,7 +6,7 @@ may say too little), those come from it that the whole sentence explains far bet
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -38,6 +38,20 @@ class Likelihoods:
     whole: Floats
     inside: Floats
     outside: Floats
+
+
+def locate_parts(
+    parts: Sequence[Part], likelihoods: Callable[[list[tuple[str, str]]], list[Floats]], tokenizer: Tokenizer
+) -> list[Range | None]:
+    """Find the place of each part; `likelihoods` scores the tokens of translations, given (source, translation)."""
+    views = [[(text, part.translation) for text in (part.whole, part.inside, part.outside)] for part in parts]
+    pairs = list(dict.fromkeys(pair for of_part in views for pair in of_part))  # a sentence may have several parts
+    known = dict(zip(pairs, likelihoods(pairs), strict=True))
+    ids = tokenizer.encode([part.translation for part in parts])
+    return [
+        place_of(part, tokens, Likelihoods(*map(known.__getitem__, of_part)), tokenizer)
+        for part, tokens, of_part in zip(parts, ids, views, strict=True)
+    ]
 
 
 def place_of(part: Part, ids: Sequence[int], given: Likelihoods, tokenizer: Tokenizer) -> Range | None:
