@@ -139,4 +139,7 @@ unpack() {
   ls -l "$pack/kept"
 }
 
-"$@"
+case ${1:-} in
+  pack | start | watch | unpack | plans | keep) "$@" ;;
+  *) sed -n '2,7p' "$0" >&2 && exit 2 ;;
+esac

@@ -103,6 +103,13 @@ def lease(folder: Path, *words: object) -> str:
     return done.stdout
 
 
+@pytest.mark.parametrize("words", [[], ["pak"]])
+def test_a_verb_that_does_not_exist_is_answered_with_those_that_do(words: list[str]) -> None:
+    done = subprocess.run(["bash", str(RECIPES / "lease.sh"), *words], capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert "recipes/lease.sh unpack PACK KEEP..." in done.stderr
+
+
 def test_a_model_that_cannot_travel_is_told_and_holds_nobody_up(tmp_path: Path) -> None:
     for folder in ("kept", "data", "packages"):
         (tmp_path / "pack" / folder).mkdir(parents=True)
