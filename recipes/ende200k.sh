@@ -3,12 +3,14 @@
 # K = 2, 5, 10, and the ablations. On one GPU; every stage continues where it was interrupted.
 #
 #   recipes/ende200k.sh DATA OUT [STAGE...]     stages: corpus teacher distill students ablations evaluate, or single
-#                                               trainings: mixed nat k10 k5 k2 p1-0 p0 p1 q0 encoder words
+#                                               trainings: mixed nat k10 k5 k2 p1-0 p0 p1 q0 encoder words;
+#                                               A+B trains A and B side by side
 #
 # DATA holds ende200k/{train,valid,test}.{en,de} (train as .gz) and tests/tst201{3,4}.{en,de}. STEPS is the number of
 # updates of the one model, of 32k target tokens (default 8000; the teacher takes 2500, NAT a quarter, all others three tenths),
-# RECOVERSAT and PYTHON the commands, PROCESSES how many translate at once. Trainings run side by side; under CUDA's MPS
-# (nvidia-cuda-mps-control -d) four are 1.4 times as fast as one alone. What OUT/NAME/done marks is not trained again.
+# RECOVERSAT and PYTHON the commands, PROCESSES how many translate at once, TESTS the test sets. Under CUDA's MPS
+# (nvidia-cuda-mps-control -d) four trainings side by side are 1.4 times as fast as one alone. What OUT/NAME/done marks is
+# not trained again, and what report/outputs holds is not translated again.
 #
 # K = 2, 5 and 10 start from the one model: after as many updates it writes as well with each K as a model of its own.
 set -euo pipefail
@@ -89,8 +91,15 @@ side_by_side() {  # NAMES: all at once; says which one failed
 stage_students() { side_by_side mixed nat && side_by_side k10 k5 k2; }
 stage_ablations() { side_by_side p1-0 q0 p0 p1 && side_by_side encoder words; }
 
+test_set() {
+  case $1 in
+    ende200k) echo "ende200k=$data/ende200k/test.en,$data/ende200k/test.de" ;;
+    *) echo "$1=$data/tests/$1.en,$data/tests/$1.de" ;;
+  esac
+}
+
 stage_evaluate() {
-  local systems=() name
+  local systems=() tests=() name
   add() { if [ -d "$out/${2%%:*}/best" ]; then systems+=(--system "$1=$out/$2"); fi; }
   add "AT greedy" teacher
   add "AT beam 4" teacher:beam=4
@@ -100,13 +109,16 @@ stage_evaluate() {
   for name in 2 5 10; do add "RecoverSAT $name kept" "k$name:overlaps=keep"; done
   for name in 1 2 5 10 auto; do add "one model $name" "mixed:segments=$name"; done
   for name in p1-0 p0 p1 q0 encoder words; do add "ablation $name" "$name"; done
-  $run evaluate "${systems[@]}" --at "AT beam 4" --baseline "AT beam 4" --batch-size 256 --latency "${LATENCY:-100}" \
-    --samples "${SAMPLES:-1000}" \
-    --test "ende200k=$data/ende200k/test.en,$data/ende200k/test.de" \
-    --test "tst2013=$data/tests/tst2013.en,$data/tests/tst2013.de" \
-    --test "tst2014=$data/tests/tst2014.en,$data/tests/tst2014.de" --out "$out/report"
+  for name in ${TESTS:-ende200k tst2013 tst2014}; do tests+=(--test "$(test_set "$name")"); done
+  $run evaluate "${systems[@]}" "${tests[@]}" --at "AT beam 4" --baseline "AT beam 4" --batch-size 256 \
+    --latency "${LATENCY:-100}" --samples "${SAMPLES:-1000}" --out "$out/report"
 }
 
 stages=("$@")
 [ ${#stages[@]} -gt 0 ] || stages=(corpus teacher distill students ablations evaluate)
-for stage in "${stages[@]}"; do "stage_$stage"; done
+for stage in "${stages[@]}"; do
+  case $stage in
+    *+*) IFS=+ read -ra names <<< "$stage" && side_by_side "${names[@]}" ;;
+    *) "stage_$stage" ;;
+  esac
+done

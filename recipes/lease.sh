@@ -57,7 +57,15 @@ plans() {
   done
   touch "$lease/finished"
 }
-plan_main() { PROCESSES=7 ende200k corpus teacher distill students evaluate; }
+plan_main() {  # NAT and the ablations take what the other trainings leave of the GPU: MPS knows priorities
+  local rest
+  PROCESSES=7 ende200k corpus teacher distill || return 1
+  (sleep "${LATER:-45}"; CUDA_MPS_CLIENT_PRIORITY=1 ende200k nat+p1-0+q0+p0+p1) &
+  rest=$!
+  ende200k mixed k10+k5+k2 || echo "not all students are trained"
+  wait $rest || echo "not all ablations are trained"
+  TESTS=ende200k SAMPLES=10 ende200k evaluate && ende200k evaluate
+}
 plan_ablations() { PROCESSES=7 ende200k corpus teacher distill ablations evaluate; }
 plan_bench() {
   "$lease/recoversat" bench --untrained wmt14 --vocab 32000 --device cuda --batch 1 --batch 8 --batch 32 --batch 64 --batch 256 \
@@ -111,6 +119,7 @@ watch() {
   mkdir -p "$keep" && keep=$(cd "$keep" && pwd)
   for one in "$lease"/out/*.log; do echo "== ${one##*/}"; tr '\r' '\n' < "$one" | tail -n 2 | cut -c 1-150; done
   cat "$lease/keep.log"
+  nvidia-smi --query-gpu=memory.used,utilization.gpu,power.draw --format=csv,noheader 2> /dev/null || true
   find "$lease/pieces" -type f | sort | head -n 3 | while read -r one; do mv "$one" "$keep"; done
   (cd "$lease/out" && find . -type f -size -8M ! -path './corpus/*' ! -path './distilled*/*' ! -path '*/best/*' ! -path '*/checkpoints/*' \
     ! -path './*/average/*' -print0 | tar -czf "$keep/results.tgz" --null --files-from -) || echo "(files that were being written came as they were)"

@@ -68,7 +68,7 @@ def test_students_train_side_by_side_and_a_failure_is_told(tmp_path: Path) -> No
 
     def students(fail: str) -> subprocess.CompletedProcess[str]:
         environment = os.environ | {"RECOVERSAT": shlex.quote(str(run)), "RUNS": str(runs), "FAIL": fail}
-        command = ["bash", str(RECIPES / "ende200k.sh"), "DATA", str(out), "students", "ablations"]
+        command = ["bash", str(RECIPES / "ende200k.sh"), "DATA", str(out), "students", "p1-0+q0", "ablations"]
         return subprocess.run(command, env=environment, text=True, check=False, capture_output=True)
 
     first = students("")
