@@ -2,8 +2,9 @@
 # The paper's main table on ende200k, sizes of the iwslt16 preset, from raw text: teacher, NAT, one model for every K,
 # K = 2, 5, 10, and the ablations. On one GPU; every stage continues where it was interrupted.
 #
-#   recipes/ende200k.sh DATA OUT [STAGE...]     stages: corpus teacher distill students ablations evaluate, or single
-#                                               trainings: mixed nat k10 k5 k2 p1-0 p0 p1 q0 encoder words;
+#   recipes/ende200k.sh DATA OUT [STAGE...]     stages: corpus teacher distill students ablations evaluate; report
+#                                               makes the tables again from what was translated; single trainings:
+#                                               mixed nat k10 k5 k2 p1-0 p0 p1 q0 encoder words;
 #                                               A+B trains A and B side by side
 #
 # DATA holds ende200k/{train,valid,test}.{en,de} (train as .gz) and tests/tst201{3,4}.{en,de}. STEPS is the number of
@@ -98,21 +99,24 @@ test_set() {
   esac
 }
 
-stage_evaluate() {
-  local systems=() tests=() name
-  add() { if [ -d "$out/${2%%:*}/best" ]; then systems+=(--system "$1=$out/$2"); fi; }
-  add "AT greedy" teacher
-  add "AT beam 4" teacher:beam=4
-  add "NAT" nat
-  add "NAT + LPD 9" "nat:lengths=9:teacher=$out/teacher"
-  for name in 2 5 10; do add "RecoverSAT $name" "k$name"; done
-  for name in 2 5 10; do add "RecoverSAT $name kept" "k$name:overlaps=keep"; done
-  for name in 1 2 5 10 auto; do add "one model $name" "mixed:segments=$name"; done
-  for name in p1-0 p0 p1 q0 encoder words; do add "ablation $name" "$name"; done
+from_model() { [ ! -d "$out/${2%%:*}/best" ] || systems+=(--system "$1=$out/$2"); }
+from_output() { [ ! -f "$out/report/outputs/ende200k/$1.jsonl" ] || systems+=(--system "$1=$out/report/outputs/{test}/$1.jsonl"); }
+evaluated() {  # from_model or from_output, OPTIONS...
+  local add=$1 systems=() tests=() name
+  shift
+  $add "AT greedy" teacher
+  $add "AT beam 4" teacher:beam=4
+  $add "NAT" nat
+  $add "NAT + LPD 9" "nat:lengths=9:teacher=$out/teacher"
+  for name in 2 5 10; do $add "RecoverSAT $name" "k$name"; done
+  for name in 2 5 10; do $add "RecoverSAT $name kept" "k$name:overlaps=keep"; done
+  for name in 1 2 5 10 auto; do $add "one model $name" "mixed:segments=$name"; done
+  for name in p1-0 p0 p1 q0 encoder words; do $add "ablation $name" "$name"; done
   for name in ${TESTS:-ende200k tst2013 tst2014}; do tests+=(--test "$(test_set "$name")"); done
-  $run evaluate "${systems[@]}" "${tests[@]}" --at "AT beam 4" --baseline "AT beam 4" --batch-size 256 \
-    --latency "${LATENCY:-100}" --samples "${SAMPLES:-1000}" --out "$out/report"
+  $run evaluate "${systems[@]}" "${tests[@]}" --at "AT beam 4" --baseline "AT beam 4" --samples "${SAMPLES:-1000}" "$@" --out "$out/report"
 }
+stage_evaluate() { evaluated from_model --batch-size 256 --latency "${LATENCY:-100}"; }
+stage_report() { evaluated from_output --subwords "$out/teacher"; }  # the tables again, where there is no GPU
 
 stages=("$@")
 [ ${#stages[@]} -gt 0 ] || stages=(corpus teacher distill students ablations evaluate)

@@ -148,6 +148,9 @@ class DecodeConfig(Section):
     join_overlaps: bool = Field(
         False, description="say once what the end of one segment and the beginning of the next both say"
     )
+    never_empty: bool = Field(
+        False, description="where nothing was written, begin with the likeliest word; keep the source if there is none"
+    )
     cut_loops: bool = Field(
         False, description="say once what a translation says four times in a row or more, and its source does not"
     )

@@ -38,7 +38,7 @@ _BY_SIZE: list[tuple[int, dict[str, dict[str, Any]]]] = [
 ]  # fmt: skip
 
 
-_DECODE = {"join_overlaps": True, "cut_loops": True}  # whatever the size: what a reader wants
+_DECODE = {"join_overlaps": True, "never_empty": True, "cut_loops": True}  # whatever the size: what a reader wants
 
 
 def settings_for(n_pairs: int) -> dict[str, dict[str, Any]]:

@@ -31,6 +31,7 @@ from recoversat.vocab import EOS
 from recoversat.wishes import WantedSegments, Wish, check_lines, check_list, warn_of_unlearnt
 
 WINDOW = 16  # batches that are sorted by length together
+_FIRST_WORDS = 8  # tokens that are looked at for a beginning, where a translation is empty
 
 
 class Translator:
@@ -259,14 +260,13 @@ class Translator:
         lengths = [len(ids) if self._has_words(text) else 0 for ids, text in zip(sources, texts, strict=True)]
         counts = [int(count) if length else 0 for count, length in zip(k, lengths, strict=True)]
         forced = force_lines(wish.force, self.tokenizer, counts) if wish.force else wish.forced
-        for batch in self._batches(lengths, k, wish.beam, wish.batch_size):
-            batch_forced = [forced[i] for i in batch] if forced else None
-            decoded = self._decode([sources[i] for i in batch], k[batch], wish, batch_forced)
-            for i, result in zip(batch, decoded, strict=True):
-                results[i] = translation_of(texts[i], sources[i], result, self.tokenizer, self.config.decode)
-                if wish.force and forced:
-                    check_forced(forced[i], result.segments, f"line {i + 1}")
-        return self._with_whole_characters(results, wish)
+        for i, decoded in self._decode_all(sources, lengths, k, wish, forced):
+            results[i] = translation_of(texts[i], sources[i], decoded, self.tokenizer, self.config.decode)
+            if wish.force and forced:
+                check_forced(forced[i], decoded.segments, f"line {i + 1}")
+        if wish.forced or wish.force:
+            return results
+        return self._with_words(self._with_whole_characters(results, wish), wish)
 
     def _in_parts(self, texts: Sequence[str], wish: Wish) -> list[Translation]:
         """Translate texts longer than any the model has learnt from sentence by sentence."""
@@ -286,7 +286,7 @@ class Translator:
 
     def _with_whole_characters(self, results: list[Translation], wish: Wish) -> list[Translation]:
         """Write again, one token after the other, where segments have torn a character that is spelt in bytes."""
-        if 1 not in self.config.train.segment_choices or wish.forced or wish.force:
+        if 1 not in self.config.train.segment_choices:
             return results
         torn = [
             i
@@ -298,6 +298,26 @@ class Translator:
         for i, other in zip(torn, again, strict=True):
             results[i] = replace(other, steps=results[i].steps + other.steps)
         return results
+
+    def _with_words(self, results: list[Translation], wish: Wish) -> list[Translation]:
+        """Write again, from the likeliest first word on, where nothing was written; what says nothing then stays."""
+        silent = [i for i, one in enumerate(results) if one.segments and not one.text.strip()]
+        if not silent or not self.config.decode.never_empty or isinstance(self.engine, OneShotEngine):
+            return results
+        texts = [results[i].source for i in silent]
+        sources, k = self._encode(texts), min(self.config.train.segment_choices)
+        look = replace(wish, segments=k, beam=1, alternatives=_FIRST_WORDS)
+        begun = dict(self._decode_all(sources, [len(ids) for ids in sources], np.full(len(texts), k), look, None))
+        first = [self._first_word(begun[i].alternatives[0][0]) for i in range(len(texts))]
+        again = self._whole(texts, sources, replace(wish, segments=k, beam=1, forced=first))
+        for at, (i, other) in enumerate(zip(silent, again, strict=True)):
+            steps = results[i].steps + begun[at].steps + other.steps
+            results[i] = replace(other, text=other.text if other.text.strip() else other.source, steps=steps)
+        return results
+
+    def _first_word(self, best: list[tuple[int, float]]) -> Forced:
+        words = [token for token, _ in best if any(map(str.isalpha, self.tokenizer.decode([token])))]
+        return {(0, 0): words[0]} if words else {}
 
     def _checks_numbers(self, wish: Wish) -> bool:
         by_length = not isinstance(wish.segments, int) and 1 in self.config.train.segment_choices
@@ -347,6 +367,14 @@ class Translator:
                 size = min(batch_size, max(1, most // beam))  # each hypothesis takes the place of a sentence
             yield order[:size]
             order = order[size:]
+
+    def _decode_all(
+        self, sources: list[list[int]], lengths: list[int], k: Ints, wish: Wish, forced: Sequence[Forced] | None
+    ) -> Iterator[tuple[int, Decoded]]:
+        """Decode all sources that have a length, batch by batch."""
+        for batch in self._batches(lengths, k, wish.beam, wish.batch_size):
+            batch_forced = [forced[i] for i in batch] if forced else None
+            yield from zip(batch, self._decode([sources[i] for i in batch], k[batch], wish, batch_forced), strict=True)
 
     def _decode(
         self, sources: list[list[int]], n_segments: Ints, wish: Wish, forced: list[Forced] | None

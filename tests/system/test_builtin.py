@@ -85,6 +85,12 @@ def test_odd_input_makes_no_loops(translator: Translator, segments) -> None:
         assert bool(translation.text.strip()) == bool(source.strip())
 
 
+def test_a_word_alone_is_translated() -> None:
+    words = {"de": ["is", "it", "to", "on", "all"], "en": ["sich", "auf", "nur"]}
+    written = {to: [t.text for t in Translator(target=to, intra_threads=1).translate(words[to])] for to in words}
+    assert written == {"de": ["ist", "es", "zu", "auf", "alle"], "en": ["himself", "on", "only"]}
+
+
 def test_neighbours_in_a_batch_do_not_matter(translator: Translator) -> None:
     texts = [*ENGLISH, *GERMAN, *ODD]
     together = translator.translate(texts, batch_size=32)
@@ -150,6 +156,19 @@ def test_tags_go_around_the_words_that_render_what_they_held() -> None:
     done = subprocess.run(command, input=page, capture_output=True, text=True, timeout=120)
     assert "<b>Wetter</b>" in done.stdout, done.stderr
     assert 'im Park <a href="x">spazieren</a>.</p>' in done.stdout
+
+
+def test_images_icons_and_comments_do_not_cut_a_sentence() -> None:
+    page = """<p>Click <img src="x"> to open the <b>door</b>.</p>
+<p>We went to the market <!-- note --> and bought two red apples.</p>
+<p>I saw <a href="u"><i class="icon"></i></a> your brother at the station yesterday.</p>"""
+    command = [sys.executable, "-m", "recoversat", "translate", "--to", "de", "--format", "html"]
+    done = subprocess.run(command, input=page, capture_output=True, text=True, timeout=120)
+    door, market, brother = done.stdout.splitlines()
+    assert door == '<p>Klicken Sie auf <img src="x">, um die <b>Tür</b> zu öffnen.</p>'
+    assert market == "<p>Wir gingen zum Markt <!-- note --> und kauften zwei rote Äpfel.</p>"
+    assert '<a href="u"><i class="icon"></i></a>' in brother
+    assert brother.endswith("gesehen.</p>")
 
 
 def test_given_translations_are_scored_without_a_model_or_torch(tmp_path: Path) -> None:

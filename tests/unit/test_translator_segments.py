@@ -10,7 +10,7 @@ from recoversat.errors import UserError
 from recoversat.text.tokenizer import BpeTokenizer
 from recoversat.translator import Translator
 from recoversat.vocab import EOS, SPECIAL_PIECES
-from tests.unit.conftest import ScriptedStepper
+from tests.unit.conftest import PIECES, ScriptedStepper
 
 BOTH = DataConfig(src_lang="en", tgt_lang="de", both_directions=True)
 
@@ -111,6 +111,19 @@ def test_what_two_segments_both_say_is_said_once(scripted) -> None:
     assert translation.text == "in the house"
     assert translator.tokenizer.decode(translation.ids) == "in the house"
     assert [(segment.text, segment.overlap) for segment in translation.segments] == [("in the", 0), ("the house", 1)]
+
+
+def test_where_nothing_was_written_the_likeliest_word_is(scripted, monkeypatch: pytest.MonkeyPatch) -> None:
+    translator = scripted({"a": ["EOS", "DEL"], "b": ["in EOS", "the EOS"]})
+    silent, spoken = translator.translate(["a", "b"])
+    assert (silent.text, silent.steps, spoken.text) == ("", 1, "in the")
+    translator.set_decoding(never_empty=True)
+    word, same = translator.translate(["a", "b"])
+    assert (word.text, word.segments[0].text, word.steps) == (PIECES[0], PIECES[0], 1 + 1 + 2)  # seen, looked, written
+    assert (same.text, same.steps) == ("in the", 2)
+    assert translator.translate(["a"], forced=[{(1, 0): EOS}])[0].text == ""  # as it was wished
+    monkeypatch.setattr("recoversat.translator._FIRST_WORDS", 1)  # no word among what is likely
+    assert [one.text for one in translator.translate(["a", "b"])] == ["a", "in the"]
 
 
 def test_a_decoding_setting_that_does_not_exist_is_refused(scripted) -> None:

@@ -141,8 +141,9 @@ def _settings(
     }
     if config.model.kind == "nat":
         settings["model"] = "nat"
-    if decode.cut_loops:
-        settings["cut_loops"] = True
+    for name in ("cut_loops", "never_empty"):
+        if getattr(decode, name):
+            settings[name] = True
     if divided and decode.join_overlaps:
         settings["join_overlaps"] = True
     if segments == "auto" and decode.check_numbers:

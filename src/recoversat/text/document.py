@@ -13,7 +13,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from recoversat.text.markup import Block, Element, blocks_of_html, element_tree
+from recoversat.text.elements import Element, element_tree
+from recoversat.text.markup import Block, blocks_of_html
 from recoversat.text.placeholders import (
     bare_words,
     hard_texts,

@@ -42,7 +42,6 @@ _UNTRANSLATED = frozenset({
     "template", "textarea", "tt", "var", "video",
 })
 # fmt: on
-_DEEPEST = 30  # elements in elements
 _RAW_TEXT = frozenset({"iframe", "script", "style", "textarea"})  # a "<p>" in here is no tag
 
 
@@ -83,7 +82,7 @@ class Block:
         last = bisect_left(self.tags, end, key=itemgetter(0))
         opened: list[str] = []
         unopened: list[str] = []
-        for slash, name in (_slash_and_name(tag) for _, tag in self.tags[first:last]):
+        for slash, name in (slash_and_name(tag) for _, tag in self.tags[first:last]):
             if slash and opened and opened[-1] == name:
                 opened.pop()
             elif name and name not in _VOID:
@@ -118,7 +117,7 @@ class Block:
 
     def _tag_at(self, index: int, offset: int) -> tuple[str, str] | None:
         in_place = 0 <= index < len(self.tags) and self.tags[index][0] == offset
-        return _slash_and_name(self.tags[index][1]) if in_place else None
+        return slash_and_name(self.tags[index][1]) if in_place else None
 
     def _line(self, start: int, end: int) -> str:
         return re.sub(" +", " ", self.text[start:end]) if self.markup else self.text[start:end]
@@ -173,62 +172,14 @@ def kept_elements(text: str) -> list[str]:
     return [character for character in text if _FIRST_SLOT <= ord(character) <= _LAST_SLOT]
 
 
-@dataclass(frozen=True, eq=False)
-class Element:
-    """What stands between two tags: text and further elements. Those of a sentence stand between empty ones."""
-
-    opening: str
-    closing: str
-    content: Sequence["str | Element"]
-
-    @property
-    def text(self) -> str:
-        """The text in it, without tags."""
-        return "".join(part if isinstance(part, str) else part.text for part in self.content)
-
-    @property
-    def children(self) -> list["Element"]:
-        """The elements that stand in it side by side."""
-        return [part for part in self.content if isinstance(part, Element)]
-
-    def without(self, child: "Element") -> str:
-        """Give the text around one of its children."""
-        return Element("", "", [part for part in self.content if part is not child]).text
-
-    def descendants(self) -> Iterator["Element"]:
-        """Walk through all elements in it."""
-        for child in self.children:
-            yield child
-            yield from child.descendants()
+def tags_in(source: str) -> list[str]:
+    """List the tags and comments of a piece of HTML."""
+    return [match[0] for match in _TOKEN.finditer(source)]
 
 
-def element_tree(runs: Sequence[str], marks: Sequence[str]) -> Element | None:
-    """Nest the tags between runs of text; None unless each has its partner, and text between them.
-
-    >>> tree = element_tree(["My ", "very ", "old", " friend"], ["<a>", "<b>", "</b></a>"])
-    >>> [element.text for element in tree.descendants()]
-    ['very old', 'old']
-    """
-    opened: list[tuple[str, str, list[str | Element]]] = [("", "", [])]  # tag, name, content
-    for run, mark in zip(runs, [*marks, ""], strict=True):
-        opened[-1][2].extend([run] if run else [])
-        tags = list(_TOKEN.finditer(mark))
-        if "".join(match[0] for match in tags) != mark:
-            return None
-        for match in tags:
-            slash, name = _slash_and_name(match[0])
-            if not name or name in _VOID:
-                return None
-            if not slash:
-                if len(opened) > _DEEPEST:
-                    return None
-                opened.append((match[0], name, []))
-                continue
-            tag, partner, content = opened.pop()
-            if partner != name or not content:
-                return None
-            opened[-1][2].append(Element(tag, match[0], content))
-    return Element("", "", opened[0][2]) if len(opened) == 1 else None
+def is_void(name: str) -> bool:
+    """Tell whether elements of this name have no content and no end tag."""
+    return name in _VOID
 
 
 def _lex(source: str) -> Iterator[tuple[str, str]]:
@@ -243,6 +194,9 @@ def _lex(source: str) -> Iterator[tuple[str, str]]:
         if _opens_untranslated(match, name):
             position = _element_end(source, position, name)
             yield "kept" if inline else "block", source[match.start() : position]
+        elif inline and (end := _picture_end(match, name, source)):
+            position = end
+            yield "kept", source[match.start() : position]
         else:
             yield "tag" if inline else "block", match[0]
     if position < len(source):
@@ -273,6 +227,15 @@ def _opens_untranslated(match: re.Match[str], name: str) -> bool:
     return attributes.get("translate", "").lower() == "no" or "notranslate" in attributes.get("class", "").split()
 
 
+def _picture_end(match: re.Match[str], name: str, source: str) -> int | None:
+    """Find the end of an image, or of an empty element, which is one more often than not (`<i class="icon"></i>`)."""
+    if match["slash"] or name in _VOID:
+        return match.end() if name == "img" else None
+    closing = _TOKEN.match(source, match.end())
+    empty = name and closing and closing["slash"] and (closing["name"] or "").lower() == name
+    return closing.end() if closing and empty else None
+
+
 def _element_end(source: str, position: int, name: str) -> int:
     """Find the end of the element `name` whose content begins at `position`; an open one runs to the end."""
     if name in _RAW_TEXT:
@@ -287,7 +250,7 @@ def _element_end(source: str, position: int, name: str) -> int:
     return len(source)
 
 
-def _slash_and_name(tag: str) -> tuple[str, str]:
+def slash_and_name(tag: str) -> tuple[str, str]:
     """Tell "/" from "" and the name of the element; both are empty for a comment."""
     match = _TOKEN.match(tag)
     return (match["slash"] or "", (match["name"] or "").lower()) if match else ("", "")

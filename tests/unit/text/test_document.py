@@ -205,6 +205,29 @@ def test_what_stands_in_an_element_is_looked_for_in_its_translation() -> None:
     ]
 
 
+def test_a_tag_without_text_goes_with_a_word_or_is_one() -> None:
+    german = {"Read  the text": "Den Text lesen", "Read Tom  now": "Tom jetzt lesen", "now": "jetzt"}
+    sent: list[str] = []
+
+    def translate(texts: list[str]) -> list[str]:
+        sent.extend(texts)
+        return [german.get(text, f"{text} gelesen" if " " in text else text) for text in texts]
+
+    def locate(parts: list[Part]) -> list[tuple[int, int] | None]:
+        return [(0, 3) if part.inside == "the" else None for part in parts]
+
+    def html(text: str) -> str:
+        sent.clear()
+        return translate_document(text, translate, language="en", format="html", locate=locate).text
+
+    assert html("Read <!-- x --> the text") == "<!-- x --> Den Text lesen"
+    assert html("Read Tom <!-- a --><!-- b --> now") == "Tom <!-- a --><!-- b --> jetzt lesen"
+    assert html("Read Tom<!-- a --> now") == "Read Tom<!-- a --> now gelesen"
+    for picture in ("<img src='a'>", "<i class='icon'></i>", "<SPAN></span >"):
+        assert html(f"See {picture} there") == f"See {picture} there gelesen"  # a name for the model: nothing is cut
+        assert len(sent) == 1
+
+
 def test_looking_for_the_places_of_tags_has_its_limits() -> None:
     asked: list[Part] = []
 

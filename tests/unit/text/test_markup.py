@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from recoversat.text.markup import Block, Element, blocks_of_html, element_tree, places_of
+from recoversat.text.elements import Element, element_tree
+from recoversat.text.markup import Block, blocks_of_html, places_of
 
 
 def source_of(blocks: list[str | Block]) -> str:
@@ -113,7 +114,7 @@ def test_the_runs_and_marks_of_a_sentence_and_the_gaps_around_it_are_the_block(s
         ("<b>one two</b>", []),
         ("<i>one</b> two", ["</b>"]),
         ("one <b>two</i>", ["<b>"]),
-        ("<img>one <img>two<img>", ["<img>"]),
+        ("<wbr>one <wbr>two<wbr>", ["<wbr>"]),
     ],
 )
 def test_a_sentence_has_the_tags_inside_it_and_their_partners_at_its_ends(html: str, tags: list[str]) -> None:
@@ -123,7 +124,7 @@ def test_a_sentence_has_the_tags_inside_it_and_their_partners_at_its_ends(html: 
 
 def shape(element: Element) -> list[object]:
     inner = [part if isinstance(part, str) else shape(part) for part in element.content]
-    return [element.opening, *inner, element.closing] if element.opening else inner
+    return [element.opening, *inner, element.closing] if element.opening or element.closing else inner
 
 
 @pytest.mark.parametrize(
@@ -139,11 +140,23 @@ def shape(element: Element) -> list[object]:
         (["", "a", ""], ["<a><b>", "</a></b>"], None),
         (["", "a", ""], ["<b>", "</i>"], None),
         (["", "a", ""], ["</b>", "<b>"], None),
-        (["", "a", ""], ["<img>", "<img>"], None),
-        (["", "a", ""], ["<!-- -->", "<!-- -->"], None),
+        (["", "a", ""], ["<img>", "<img>"], [["<img>", "a", "<img>"]]),
+        (["one ", " two ", " three"], ["<img>", "<!-- -->"],
+         ["one ", ["<img> ", "two", ""], " ", ["<!-- --> ", "three", ""]]),
+        (["one ", "."], ["<img>"], [["", "one", " <img>"], "."]),
+        (["one", " two"], ["<img><br>"], [["", "one", "<img><br>"], " two"]),
+        (["a one-two ", ", three"], ["<i></i>"], ["a ", ["", "one-two", " <i></i>"], ", three"]),
+        (["one ", " ", "two", "!"], ["<img>", "<b>", "</b>"], ["one ", ["<img> <b>", "two", "</b>"], "!"]),
+        (["one ", "two", " three"], ["<b>", "</b><img>"], ["one ", ["<b>", "two", "</b><img>"], " three"]),
+        (["one ", "two ", " three"], ["<b>", "<img></b>"], ["one ", ["<b>", ["", "two", " <img>"], "</b>"], " three"]),
+        (["one ", " three"], ["<a><img></a>"], ["one ", ["<a><img></a> ", "three", ""]]),
+        (["extra", "ordinary"], ["<wbr>"], None),
+        (["(", ")"], ["<img>"], None),
+        (["", "a", ""], ["<b><img>", "</i>"], None),
         (["a", "b"], ["<b>"], None),
         (["a", "b"], ["</b>"], None),
         (["a", "b"], ["<b></b>"], None),
+        (["a", "b"], ["<b>" * 40 + "</b>" * 40], None),
         (["", "a", ""], [SLOT, SLOT], None),
         (["", "a", ""], ["<b>", f"</b>{SLOT}"], None),
     ],
