@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from recoversat.bench.results import BenchResult, GrowthPoint, best_rows
-from recoversat.evaluation.plots import Plot, figure, one_two_five, series
+from recoversat.evaluation.plots import Plot, draw_quality_speed, figure, series
 
 
 def plot_growth(result: BenchResult) -> Plot | None:
@@ -23,7 +23,7 @@ def plot_growth(result: BenchResult) -> Plot | None:
         fixed = result.settings.get("length")
         canvas.axes.set_xlabel("tokens written" if fixed else "source length in sub-words")
         canvas.axes.set_ylabel("ms a sentence, batch 1")
-        canvas.axes.legend(fontsize=8)
+        canvas.legend()
     said = "; ".join(f"{name}: {_ends(points)}" for name, points in curves.items())
     return canvas.plot("Time of a sentence over its length, batch 1", f"Line chart. {said}")
 
@@ -35,16 +35,8 @@ def plot_quality(result: BenchResult) -> Plot | None:
     if not points:
         return None
     with figure("bleu-against-latency") as canvas:
-        for index, (name, point) in enumerate(points.items()):
-            canvas.axes.plot([point[0]], [point[1]], **series(index))
-            canvas.axes.annotate(name, point, xytext=(6, -11), textcoords="offset points")
-        canvas.axes.margins(x=0.25, y=0.15)  # room for the names
-        canvas.axes.set_xscale("log")
-        canvas.axes.xaxis.set_major_locator(one_two_five())
-        canvas.axes.xaxis.set_major_formatter("{x:g}")
-        canvas.axes.minorticks_off()
+        draw_quality_speed(canvas, [{name: point} for name, point in points.items()])
         canvas.axes.set_xlabel("median ms a sentence at batch 1, logarithmic (left is faster)")
-        canvas.axes.set_ylabel("BLEU")
     said = "; ".join(f"{name}: {bleu:.1f} BLEU at {ms:.1f} ms" for name, (ms, bleu) in points.items())
     return canvas.plot("BLEU against latency", f"Scatter plot. {said}")
 

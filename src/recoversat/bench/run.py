@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
+from typing import Any
 
 from recoversat.bench.machine import machine
 from recoversat.bench.measure import Measured, Task, ask_each, make_tasks, measure
@@ -19,6 +20,7 @@ from recoversat.engines.onnx_engine import cores
 from recoversat.errors import UserError
 from recoversat.evaluation.plots import write_plot
 from recoversat.evaluation.quality import corpus_bleu
+from recoversat.progress import Bar, progress
 from recoversat.stopping import stop_signals
 from recoversat.storage import atomic_folder, lines_of, write_json, write_text
 
@@ -79,11 +81,11 @@ def bench_text(
             measured = measure(workers, make_tasks(texts, settings.batches), settings.rounds, quiet=settings.quiet)
         lengths = ask_each(workers, lambda worker: worker.ask("measure", texts=texts))
         whole = sources if references else texts
-        written = (
-            {}
-            if measured.interrupted  # who is in a hurry gets what was measured
-            else ask_each(workers, lambda worker: worker.ask("write", texts=whole, batch=_BATCH))
-        )
+        written: dict[str, dict[str, Any]] = {}
+        if not measured.interrupted:  # who is in a hurry gets what was measured
+            n_systems = len({worker.system.name for worker in workers})
+            with progress("translate all", n_systems, quiet=settings.quiet) as bar:
+                written = ask_each(workers, lambda worker: _write_all(worker, whole, bar))
     finally:
         close_all(workers)
     outputs = {name: list(answer["texts"]) for name, answer in written.items()}
@@ -127,6 +129,13 @@ def bench_untrained(untrained: Untrained, settings: Settings, out: Path, *, forc
     )
     _write(result, {}, out, force)
     return result
+
+
+def _write_all(worker: Worker, texts: list[str], bar: Bar) -> dict[str, Any]:
+    bar.advance(0, worker.system.name)
+    answer = worker.ask("write", texts=texts, batch=_BATCH)
+    bar.advance(1, worker.system.name)
+    return answer
 
 
 def _interrupt(number: int, frame: FrameType | None) -> None:

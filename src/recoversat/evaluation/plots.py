@@ -24,9 +24,10 @@ from recoversat.storage import atomic_file, lines_of, write_text
 INK, PAPER = "#1b1f24", "#ffffff"
 # Readable on white and on near-black; the markers tell the series apart without colour.
 COLOURS = ("#2f7ed8", "#d9730d", "#2e9e5b", "#b84fa0", "#d64545", "#6b7f8f")
-MARKERS = ("o", "s", "^", "D", "v", "P")
+MARKERS = ("o", "s", "^", "D", "v", "P", "X")  # one more than colours: no two of 42 series look the same
 # Points of one quality/speed curve may differ in these: a student trained for each K has weights of its own.
 _SAME_FAMILY = {"K", "weights", "updates"}
+_CROWD = 6  # more names than this have no room in a picture
 _STYLE: dict[Any, Any] = {
     "svg.fonttype": "none",  # text stays text: sharp, searchable, small
     "font.size": 10,
@@ -88,7 +89,7 @@ def plot_bleu_by_length(outputs: Sequence[SystemOutput], test_set: TestSet, edge
         canvas.axes.set_xticks(range(len(buckets)), [f"{b.label}\n(n = {b.n_sentences})" for b in buckets])
         canvas.axes.set_xlabel(f"source length in {unit}")
         canvas.axes.set_ylabel("BLEU")
-        canvas.axes.legend()
+        canvas.legend()
     names = ", ".join(output.name for output in outputs)
     title = f"BLEU over source length, {test_set.name}"
     return canvas.plot(title, f"Line chart of the BLEU of {names} in {len(buckets)} ranges of source length")
@@ -100,21 +101,39 @@ def plot_quality_speed(results: Sequence[Result], test_set: str) -> Plot:
     if not timed:
         raise UserError(f"BLEU against latency on {test_set!r}: no system has a latency; measure it first")
     with figure(f"quality-speed-{_slug(test_set)}") as canvas:
-        for index, family in enumerate(_families(timed)):
-            points = [(r.output.latency_ms or 0.0, r.quality.bleu.value) for r in family]
-            canvas.axes.plot(*zip(*points, strict=True), **series(index))
-            for result, point in zip(family, points, strict=True):
-                # Quality rises with time: to the lower right of a point is where no line passes.
-                canvas.axes.annotate(result.output.name, point, xytext=(6, -11), textcoords="offset points")
-        canvas.axes.margins(x=0.2, y=0.15)  # room for the names
-        canvas.axes.set_xscale("log")
-        canvas.axes.xaxis.set_major_locator(one_two_five())
-        canvas.axes.xaxis.set_major_formatter("{x:g}")
-        canvas.axes.minorticks_off()
+        draw_quality_speed(
+            canvas,
+            [
+                {r.output.name: (r.output.latency_ms or 0.0, r.quality.bleu.value) for r in family}
+                for family in _families(timed)
+            ],
+        )
         canvas.axes.set_xlabel("ms a sentence, logarithmic (left is faster)")
-        canvas.axes.set_ylabel("BLEU")
     said = "; ".join(f"{r.output.name}: {r.quality.bleu.value:.1f} BLEU at {r.output.latency_ms:.1f} ms" for r in timed)
     return canvas.plot(f"BLEU against latency, {test_set}", f"Scatter plot. {said}")
+
+
+def draw_quality_speed(canvas: "Canvas", families: Sequence[Mapping[str, tuple[float, float]]]) -> None:
+    """Draw (ms, BLEU) by name, each family joined by a line; many names stand beside the picture, few in it."""
+    names = [name for family in families for name in family]
+    crowded = len(names) > _CROWD
+    for index, family in enumerate(families):
+        how = {"color": "#808080", "linewidth": 0.8} if crowded else series(index)
+        canvas.axes.plot(*zip(*family.values(), strict=True), **how)
+        for name, point in family.items():
+            if crowded:
+                how = {**series(names.index(name)), "linestyle": "none"}
+                canvas.axes.plot([point[0]], [point[1]], label=name, **how)
+            else:  # quality rises with time: to the lower right of a point is where no line passes
+                canvas.axes.annotate(name, point, xytext=(6, -11), textcoords="offset points")
+    canvas.axes.margins(x=0.1 if crowded else 0.25, y=0.15)  # room for the names
+    canvas.axes.set_xscale("log")
+    canvas.axes.xaxis.set_major_locator(_one_two_five())
+    canvas.axes.xaxis.set_major_formatter("{x:g}")
+    canvas.axes.minorticks_off()
+    canvas.axes.set_ylabel("BLEU")
+    if crowded:
+        canvas.legend()
 
 
 def plot_steps(counts: Mapping[str, Mapping[int, int]], test_set: str) -> Plot:
@@ -174,6 +193,15 @@ class Canvas:
     def axes(self) -> Any:
         return self.figure.add_subplot()
 
+    def legend(self) -> None:
+        """Name what was drawn: within the picture, or beside it where there are many names."""
+        handles, labels = self.axes.get_legend_handles_labels()
+        if len(labels) <= _CROWD:
+            self.axes.legend(fontsize=8)
+            return
+        self.figure.set_size_inches(8.2, max(3.8, 0.4 + 0.19 * len(labels)))
+        self.figure.legend(handles, labels, loc="outside right upper", fontsize=8)
+
     def plot(self, title: str, alt: str) -> Plot:
         return Plot(self.name, title, alt, self.svg, self.png)
 
@@ -222,7 +250,7 @@ def _histograms(name: str, title: str, x_label: str, y_label: str, counts: Mappi
     return canvas.plot(title, f"Histogram of {x_label}. {said}")
 
 
-def one_two_five() -> Any:
+def _one_two_five() -> Any:
     from matplotlib.ticker import LogLocator
 
     return LogLocator(base=10, subs=(1, 2, 5))

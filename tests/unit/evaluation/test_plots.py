@@ -1,6 +1,8 @@
 """Plots: files that are whole, data that is drawn, and nothing imported before it is needed."""
 
+import itertools
 import json
+import re
 import struct
 import subprocess
 import sys
@@ -74,6 +76,35 @@ def test_quality_against_speed_joins_what_differs_in_k_alone(toy, systems):
     untimed = evaluate([SystemOutput("s", "toy", toy.references)], [toy])
     with pytest.raises(UserError, match="no system has a latency"):
         plots.plot_quality_speed(untimed, "toy")
+
+
+def places(plot, names):
+    """Where names stand: (left, top) in points."""
+    found = {}
+    for node in ElementTree.fromstring(plot.svg).iter(f"{SVG}text"):
+        if node.text in names:
+            moved = re.search(r"translate\(([\d.]+)[ ,]+([\d.]+)\)", node.get("transform", ""))
+            at = moved.groups() if moved else (node.get("x"), node.get("y"))
+            found[node.text] = (float(at[0]), float(at[1]))
+    return found
+
+
+def test_many_names_stand_beside_the_picture_and_none_on_another(toy):
+    names = [f"system {n}" for n in range(19)]
+    with plots.figure("crowd") as canvas:
+        plots.draw_quality_speed(canvas, [{name: (5.0, 30.0)} for name in names])  # all in one place
+    crowd = canvas.plot("", "")
+    lines = plots.plot_bleu_by_length([SystemOutput(name, "toy", toy.references) for name in names], toy, [10, 20])
+    for plot in (crowd, lines):
+        found = places(plot, names)
+        assert len(found) == 19
+        width, height = (float(ElementTree.fromstring(plot.svg).get(side).rstrip("pt")) for side in ("width", "height"))
+        assert min(left for left, _ in found.values()) > 0.8 * width
+        tops = sorted(top for _, top in found.values())
+        assert min(after - before for before, after in itertools.pairwise(tops)) > 8
+        assert tops[-1] < height
+    looks = {tuple(sorted(plots.series(n).items())) for n in range(42)}
+    assert len(looks) == 42
 
 
 def test_histograms_say_their_means():
