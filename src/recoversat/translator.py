@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from copy import copy
 from dataclasses import replace
+from functools import cached_property
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -24,6 +25,7 @@ from recoversat.forcing import check_forced, force_lines, force_whole
 from recoversat.model_folder import read_config, resolve_model
 from recoversat.text.alignment import Floats, Part, Range, locate_parts
 from recoversat.text.capitals import calm, is_loud
+from recoversat.text.invisible import unreadable
 from recoversat.text.numbers import wrong_numbers
 from recoversat.text.tokenizer import Tokenizer, load_tokenizer
 from recoversat.translation import Translation, joined
@@ -244,14 +246,21 @@ class Translator:
     def _has_words(self, text: str) -> bool:
         """Say whether there is something to translate; where numbers are looked after, it must have letters."""
         if not self.config.decode.check_numbers:
-            return bool(text.strip())
+            return bool(self._seen(text))
         return any(character.isalpha() for character in text)
 
     def _too_long(self, ids: Sequence[int]) -> bool:
         return len(ids) > self.config.data.max_tokens + bool(self.prefix)
 
     def _encode(self, texts: Sequence[str]) -> list[list[int]]:
-        return self.tokenizer.encode([text.strip() for text in texts], self.prefix)
+        return self.tokenizer.encode([self._seen(text) for text in texts], self.prefix)
+
+    def _seen(self, text: str) -> str:
+        return text.translate(self._unreadable).strip()
+
+    @cached_property
+    def _unreadable(self) -> dict[int, None]:
+        return unreadable(self.tokenizer)
 
     def _whole(self, texts: Sequence[str], sources: list[list[int]], wish: Wish) -> list[Translation]:
         """Translate each text as one sentence."""

@@ -91,6 +91,15 @@ def test_a_word_alone_is_translated() -> None:
     assert written == {"de": ["ist", "es", "zu", "auf", "alle"], "en": ["himself", "on", "only"]}
 
 
+def test_what_nobody_sees_changes_nothing(translator: Translator) -> None:
+    plain = ["The new house is very large.", "Das neue Haus ist sehr groß."]
+    marked = ["The \u200bnew ho\xaduse is very\u2060 lar\xadge.", "\ufeffDas neue\u200b Haus ist\u200e sehr gr\xadoß."]
+    written = translator.translate([*plain, *marked, "\u200b"])
+    assert [t.text for t in written[2:4]] == [t.text for t in written[:2]]
+    assert [t.source for t in written[2:4]] == marked
+    assert written[4].text == "\u200b"
+
+
 def test_neighbours_in_a_batch_do_not_matter(translator: Translator) -> None:
     texts = [*ENGLISH, *GERMAN, *ODD]
     together = translator.translate(texts, batch_size=32)

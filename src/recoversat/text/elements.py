@@ -98,13 +98,11 @@ def _settled(content: _Content) -> list[str | Element] | None:
     """Give loose tags to the words and elements beside them: the next one, unless they stand right behind one."""
     out: list[str | Element] = []
     waiting = ""
-    for part in content:
+    for part in _out_of_words(content):
         if isinstance(part, _Loose):
             waiting += part.source
             continue
         if waiting and _ends_here(out):
-            if isinstance(out[-1], str) and isinstance(part, str) and re.match(r"\w", part):
-                return None  # within a word
             _give_to_last(out, waiting)
             waiting = ""
         if not waiting:
@@ -124,6 +122,21 @@ def _settled(content: _Content) -> list[str | Element] | None:
         else:
             return None
     return out if not waiting or _give_to_last(out, waiting) else None
+
+
+def _out_of_words(content: _Content) -> _Content:
+    """Put loose tags that stand within a word, such as <wbr>, behind it."""
+    out: _Content = []
+    for part in content:
+        at = len(out)
+        while at and isinstance(out[at - 1], _Loose):
+            at -= 1
+        before = out[at - 1] if 0 < at < len(out) else None
+        if isinstance(before, str) and isinstance(part, str) and re.search(r"\w\Z", before):
+            tail = part[: len(part) - len(re.sub(r"\A\w+", "", part))]
+            out[at - 1], part = before + tail, part[len(tail) :]
+        out += [part] if part else []
+    return out
 
 
 def _ends_here(out: Sequence[str | Element]) -> bool:
