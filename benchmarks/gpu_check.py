@@ -51,7 +51,7 @@ def say(*words: object) -> None:
     print(*words, flush=True)
 
 
-def lively_model(config: ModelConfig, seed: int = 1) -> Transformer:
+def lively_model(config: ModelConfig, seed: int = 1, ending: float = 8) -> Transformer:
     """Make an untrained model whose every weight has a say, and which ends its segments after some tokens."""
     torch.manual_seed(seed)
     model = Transformer(config)
@@ -64,7 +64,7 @@ def lively_model(config: ModelConfig, seed: int = 1) -> Transformer:
         model.embedding.weight.normal_(0, config.d_model**-0.5)
         model.decoder.norm.weight.mul_(4)
         model.decoder.norm.bias.fill_(1)
-        model.embedding.weight[[EOS, DEL]] += 8 / config.d_model
+        model.embedding.weight[[EOS, DEL]] += ending / config.d_model
     return model
 
 

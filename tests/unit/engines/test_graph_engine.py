@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import torch
 
+from benchmarks import gpu_check
 from recoversat.config import ModelConfig, parse_config
 from recoversat.decoding.beam import NBest, beam_search
 from recoversat.decoding.segmentwise import Decoded, Forced, decode_segments
@@ -32,21 +33,9 @@ SHAPES = {
 }
 
 
-def lively_model(config: ModelConfig, seed: int = 1) -> Transformer:
+def lively_model(config: ModelConfig) -> Transformer:
     """Make a model whose every weight has a say, and which ends its segments after a few tokens."""
-    torch.manual_seed(seed)
-    model = Transformer(config)
-    with torch.no_grad():
-        for name, parameter in model.named_parameters():
-            if parameter.dim() > 1:
-                parameter.normal_(0, 4 / config.d_model**0.5)
-            else:
-                parameter.normal_(1 if "norm.weight" in name else 0, 0.1)
-        model.embedding.weight.normal_(0, config.d_model**-0.5)
-        model.decoder.norm.weight.mul_(4)
-        model.decoder.norm.bias.fill_(1)
-        model.embedding.weight[[EOS, DEL]] += 6 / config.d_model
-    return model
+    return gpu_check.lively_model(config, ending=6)
 
 
 Engines = tuple[TorchEngine, GraphEngine]
