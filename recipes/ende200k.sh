@@ -8,14 +8,14 @@
 #                                               A+B trains A and B side by side
 #
 # DATA holds ende200k/{train,valid,test}.{en,de} (train as .gz) and tests/tst201{3,4}.{en,de}. STEPS is the number of
-# updates of the one model, of 32k target tokens (default 8000; the teacher takes 2500, NAT a quarter, all others three tenths),
+# updates of the one model, of 32k target tokens (default 6000; the teacher takes 2500, NAT a quarter, all others three tenths),
 # RECOVERSAT and PYTHON the commands, PROCESSES how many translate at once, TESTS the test sets. Under CUDA's MPS
 # (nvidia-cuda-mps-control -d) four trainings side by side are 1.4 times as fast as one alone. What OUT/NAME/done marks is
 # not trained again, and what report/outputs holds is not translated again.
 #
 # K = 2, 5 and 10 start from the one model: after as many updates it writes as well with each K as a model of its own.
 set -euo pipefail
-data=$1 out=$2 run=${RECOVERSAT:-recoversat} python=${PYTHON:-python3} steps=${STEPS:-8000}
+data=$1 out=$2 run=${RECOVERSAT:-recoversat} python=${PYTHON:-python3} steps=${STEPS:-6000}
 shift 2
 mkdir -p "$out"
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Multi30k from raw text to one table: teacher, K = 2, 5, 10, NAT and NAT + LPD, on one GPU in about eight minutes.
-# STEPS is the number of updates of each training (default 4000).
+# STEPS is the number of updates of each training (default 3000).
 # Usage: recipes/multi30k.sh DATA OUT     DATA holds train.{en,de}.gz, valid.{en,de}, test2016.{en,de}
 # Every part resumes: run it again after an interruption. RECOVERSAT names the command (default: recoversat).
 set -euo pipefail
@@ -9,7 +9,7 @@ mkdir -p "$out"
 
 $run fit --src "$data/train.en.gz" --tgt "$data/train.de.gz" --valid-src "$data/valid.en" --valid-tgt "$data/valid.de" \
   --test-src "$data/test2016.en" --test-tgt "$data/test2016.de" --out "$out/k5" --segments 5 --encoder-only \
-  --set train.steps="${STEPS:-4000}" &
+  --set train.steps="${STEPS:-3000}" &
 while [ ! -d "$out/k5/distilled" ]; do kill -0 $! || exit 1; sleep 1; done  # the other students need no more than that
 
 student() {  # NAME SETTINGS...: another student of the same teacher, with the settings `fit` chose

@@ -1,6 +1,7 @@
 """The elements of a sentence: what stands between its tags, and beside those that hold nothing.
 
-A tag that holds no text (an image, a comment, an icon) belongs to the word it stands at, and goes where that word goes.
+A tag that holds no text (a comment, <wbr>) belongs to the word it stands at, and goes where that word goes. Images and
+icons are none of these: `markup` has put them into the text, as something a model copies.
 """
 
 import re
