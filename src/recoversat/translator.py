@@ -259,7 +259,7 @@ class Translator:
         return text.translate(self._unreadable).strip()
 
     @cached_property
-    def _unreadable(self) -> dict[int, None]:
+    def _unreadable(self) -> dict[int, str]:
         return unreadable(self.tokenizer)
 
     def _whole(self, texts: Sequence[str], sources: list[list[int]], wish: Wish) -> list[Translation]:
@@ -349,21 +349,23 @@ class Translator:
         for i, other in zip(doubtful, again, strict=True):
             first = results[i]
             better = other if wrong(other) < wrong(first) else first
-            text = self._around_numbers(better, wish) if wrong(better) else better.text
-            results[i] = replace(better, text=text, steps=first.steps + other.steps)
+            results[i] = replace(better, steps=first.steps + other.steps)
+        still = [i for i in doubtful if wrong(results[i])]
+        for i, text in zip(still, self._around_numbers([results[i].source for i in still], wish), strict=True):
+            results[i] = results[i] if wrong_numbers(results[i].source, text) else replace(results[i], text=text)
         return results
 
-    def _around_numbers(self, translation: Translation, wish: Wish) -> str:
-        from recoversat.text.document import translate_document
+    def _around_numbers(self, texts: list[str], wish: Wish) -> list[str]:
+        from recoversat.text.document import translate_documents
 
-        def translate(texts: list[str]) -> list[str]:
-            return [one.text for one in self._whole(texts, self._encode(texts), wish)]
+        def translate(parts: list[str]) -> list[str]:
+            return [one.text for one in self._whole(parts, self._encode(parts), wish)]
 
-        text = translate_document(
-            translation.source, translate, language=self.source,
+        done = translate_documents(
+            texts, translate, language=self.source,
             n_tokens=lambda part: len(self._encode([part])[0]), max_tokens=self.config.data.max_tokens,
-        ).text  # fmt: skip
-        return text if not wrong_numbers(translation.source, text) else translation.text
+        )  # fmt: skip
+        return [document.text for document in done]
 
     def _batches(self, lengths: Sequence[int], k: Ints, beam: int, batch_size: int) -> Iterator[list[int]]:
         """Group texts of like length, the largest batch first; an engine whose memory is bounded gets smaller ones."""

@@ -61,7 +61,9 @@ def other_translations(
     ]
     texts = {}
     for translation in translations:
-        others = sorted((t for t in written if t.source == translation.source), key=lambda t: -t.score)
+        others = sorted(
+            (t for t in written if t.source == translation.source and t.text.strip()), key=lambda t: -t.score
+        )
         texts[translation.source] = list(dict.fromkeys([translation.text, *(t.text for t in others)]))
 
     return OtherTranslations(texts, lambda sentences: [done.text for done in translate(sentences, None, None)])

@@ -143,7 +143,10 @@ def _parse(text: str, language: str, format: Literal["text", "html"]) -> list[st
             parsed.append(block)
             continue
         position = done_tags = 0
-        for start, end in sentence_spans(block.text, language, keep=_keep(block.text)):
+        for span in sentence_spans(block.text, language, keep=_keep(block.text)):
+            start, end = block.without_pictures(*span)
+            if start >= end:
+                continue
             tags = block.tags_of(start, end)
             runs, marks = block.runs(start, end, tags)
             sentence = _Sentence(block, runs, marks, element_tree(runs, marks))

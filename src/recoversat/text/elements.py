@@ -1,16 +1,17 @@
 """The elements of a sentence: what stands between its tags, and beside those that hold nothing.
 
-A tag that holds no text (a comment, <wbr>) belongs to the word it stands at, and goes where that word goes. Images and
-icons are none of these: `markup` has put them into the text, as something a model copies.
+A tag that holds no text (a comment, <wbr>, an icon right beside a word) belongs to the word it stands at, and goes where
+that word goes. Images and icons between words are none of these: `markup` has put them into the text, to be copied.
 """
 
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 from recoversat.text.markup import is_void, slash_and_name, tags_in
 
-_DEEPEST = 30  # elements in elements
+_DEEPEST, _MOST = 30, 120  # elements in elements, tags in a sentence
 _WORD = r"\w+(?:['’-]\w+)*"
 _NEXT_WORD = re.compile(rf"(\s*)({_WORD})")
 _LAST_WORD = re.compile(rf"({_WORD})(\s*)\Z")
@@ -24,7 +25,7 @@ class Element:
     closing: str
     content: Sequence["str | Element"]
 
-    @property
+    @cached_property
     def text(self) -> str:
         """The text in it, without tags."""
         return "".join(part if isinstance(part, str) else part.text for part in self.content)
@@ -62,6 +63,8 @@ def element_tree(runs: Sequence[str], marks: Sequence[str]) -> Element | None:
     >>> [element.text for element in tree.descendants()]
     ['very old', 'old']
     """
+    if sum(mark.count("<") for mark in marks) > _MOST:  # a list of links: each is translated by itself
+        return None
     opened: list[tuple[str, str, _Content]] = [("", "", [])]  # tag, name, content
     for run, mark in zip(runs, [*marks, ""], strict=True):
         opened[-1][2].extend([run] if run else [])
@@ -114,7 +117,9 @@ def _settled(content: _Content) -> list[str | Element] | None:
         elif not part.strip():
             waiting += part
         elif word := _NEXT_WORD.match(part):
-            out.append(Element(waiting + word[1], "", [word[2]]))
+            spaced = not out or str(out[-1])[-1:].isspace()  # on both sides of the tags
+            out += [word[1]] if word[1] and not spaced else []
+            out.append(Element(waiting + (word[1] if spaced else ""), "", [word[2]]))
             out += [part[word.end() :]] if word.end() < len(part) else []
             waiting = ""
         elif _give_to_last(out, waiting):

@@ -24,7 +24,7 @@ _TOKEN = re.compile(
 _ATTRIBUTE = re.compile(r"""([^\s=>"'/]+)\s*=\s*("[^"]*"|'[^']*'|[^\s>]+)""")
 _ENTITY = re.compile(r"&(?:#[0-9]+|#[xX][0-9a-fA-F]+|[A-Za-z][A-Za-z0-9]*);?|.", re.DOTALL)
 _BREAKS = "\n\r\t\v\f\x1c\x1d\x1e\x85\u2028\u2029"  # in HTML as good as a space
-_FIRST_SLOT, _LAST_SLOT = 0xF0000, 0xFFFFD
+_FIRST_SLOT, _FIRST_PICTURE, _LAST_SLOT = 0xF0000, 0xF8000, 0xFFFFD
 
 # Tags of a sentence; every other element, known or not, ends the running text.
 # fmt: off
@@ -96,6 +96,12 @@ class Block:
             first -= 1
         return slice(first, last)
 
+    def without_pictures(self, start: int, end: int) -> tuple[int, int]:
+        """Leave pictures at the ends of a sentence outside it: there they stay."""
+        beside = " " + "".join(chr(slot) for slot in self.slots if slot >= _FIRST_PICTURE)
+        text = self.text[start:end]
+        return start + len(text) - len(text.lstrip(beside)), end - len(text) + len(text.rstrip(beside))
+
     def runs(self, start: int, end: int, tags: slice) -> tuple[list[str], list[str]]:
         """Cut the text of a sentence at its tags: n + 1 runs of text and n of tags.
 
@@ -133,7 +139,12 @@ def blocks_of_html(source: str) -> Iterator[str | Block]:
     raw: list[str] = []
     tags: list[tuple[int, str]] = []
     slots: dict[int, str] = {}
-    for kind, content in [*_lex(source), ("block", "")]:
+    tokens = [*_lex(source), ("block", "")]
+    following = _following_characters(tokens)
+    for at, (kind, content) in enumerate(tokens):
+        if kind == "picture":  # between spaces it is a word; at a word, or at an end, as much as a tag
+            alone = bool(text) and text[-1].isspace() and following[at].isspace()
+            kind = "kept picture" if alone else "tag"
         if kind == "text":
             for character, written in _characters(content):
                 # What decodes to nothing, or to a character of our private plane, is kept as a tag is.
@@ -142,10 +153,11 @@ def blocks_of_html(source: str) -> Iterator[str | Block]:
                 else:
                     text.append(" " if character in _BREAKS else character)
                     raw.append(written)
-        elif kind == "kept" and len(slots) <= _LAST_SLOT - _FIRST_SLOT:
-            text.append(chr(_FIRST_SLOT + len(slots)))
+        elif kind.startswith("kept") and len(slots) < _FIRST_PICTURE - _FIRST_SLOT:
+            slot = len(slots) + (_FIRST_PICTURE if kind == "kept picture" else _FIRST_SLOT)
+            text.append(chr(slot))
             raw.append(content)
-            slots[_FIRST_SLOT + len(slots)] = content
+            slots[slot] = content
         elif kind != "block":
             tags.append((len(text), content))
         else:
@@ -182,8 +194,21 @@ def is_void(name: str) -> bool:
     return name in _VOID
 
 
+def _following_characters(tokens: Sequence[tuple[str, str]]) -> list[str]:
+    """Give for each token the first character of text behind it, in its block; "" where there is none."""
+    following, character = [""] * len(tokens), ""
+    for at in range(len(tokens) - 1, -1, -1):
+        following[at] = character
+        kind, content = tokens[at]
+        if kind == "block":
+            character = ""
+        elif kind in ("text", "kept"):
+            character = next((decoded for decoded, _ in _characters(content[:32]) if decoded), character)
+    return following
+
+
 def _lex(source: str) -> Iterator[tuple[str, str]]:
-    """Yield (kind, source): "text", a "tag" or a "kept" element within a text, a "block" between texts."""
+    """Yield (kind, source): "text", a "tag", a "picture" or a "kept" element within a text, a "block" between texts."""
     position = 0
     while match := _TOKEN.search(source, position):
         if match.start() > position:
@@ -196,7 +221,7 @@ def _lex(source: str) -> Iterator[tuple[str, str]]:
             yield "kept" if inline else "block", source[match.start() : position]
         elif inline and (end := _picture_end(match, name, source)):
             position = end
-            yield "kept", source[match.start() : position]
+            yield "picture", source[match.start() : position]
         else:
             yield "tag" if inline else "block", match[0]
     if position < len(source):

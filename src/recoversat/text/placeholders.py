@@ -21,9 +21,7 @@ _EMOJI = (
     "\u3030\u303d\u3297\u3299\U0001f000-\U0001faff"
 )
 _EMOJI_TAIL = "\ufe0f\u200d\U000e0020-\U000e007f"
-_UNWRITABLE = (
-    "\x00-\x08\x0e-\x1b\x7f-\x84\x86-\x9f\u200b\u2060\ud800-\udfff\ue000-\uf8ff\ufeff\ufffc-\uffff\U00100000-\U0010ffff"
-)
+_UNWRITABLE = "\x00-\x08\x0e-\x1b\x7f-\x84\x86-\x9f\ud800-\udfff\ue000-\uf8ff\ufffc-\uffff\U00100000-\U0010ffff"
 _PLANE_15 = "\U000f0000-\U000fffff"  # private use; here `markup` puts elements that are not to be translated
 _CONVERSION = r"%(?:\d+\$|\([\w.-]+\))?[-+#0]*\d*(?:\.\d+)?(?:hh|h|ll|l|q|j|z|t|L)?[sdiufFeEgGxXocCpa@]"
 _NO_URL = r"\s(){}<>\"“”„«»。，、！？；"
@@ -50,7 +48,7 @@ _POSITIONAL = re.compile(rf"\{{\}}|%(?!%|\d+\$|\()|[{_PLANE_15}]")
 _BETWEEN_HARD = re.compile(r"[.,:;/@|&+*=~_'’–—-]{0,2}\s?[.,:;/@|&+*=~_'’–—-]{0,2}\s?")
 _BESIDE_NUMBER = re.compile(r"[.,:;/@|&+*=~_'’–—-]{0,2}")
 # Bullets, headings and emoji around a sentence mean nothing to the model, so it never sees them.
-_DECORATION = re.compile(rf"[{_EMOJI}{_EMOJI_TAIL}{_UNWRITABLE}\s]")
+_DECORATION = re.compile(rf"[{_EMOJI}{_EMOJI_TAIL}{_UNWRITABLE}\u200b\u2060\ufeff\s]")
 _LEADING = re.compile(rf"(?:{_DECORATION.pattern}|[-*•·‣–—#>+|]+\s+)*")
 # Numbers a text is unlikely to contain, too short for a thousands separator.
 _STAND_INS = [str(number) for number in range(211, 1000, 13)]

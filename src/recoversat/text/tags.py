@@ -93,7 +93,8 @@ def _is_safe(child: Element, text: str, place: Range) -> bool:
     start, end = place
     cut = [text[:start], text[start:end], text[end:]]
     unhurt = [hard for piece in cut for hard in hard_texts(piece)] == hard_texts(text)
-    return start < end and unhurt and kept_elements(cut[1]) == kept_elements(child.text)
+    words = any(map(str.isalpha, cut[1])) or not any(map(str.isalpha, child.text))
+    return start < end and unhurt and words and kept_elements(cut[1]) == kept_elements(child.text)
 
 
 def _woven(

@@ -62,6 +62,7 @@ def upper(text: str, format: str = "text", **limits: object) -> str:
         "😀 😀",
         "https://x.org/Abc",
         "\ufeff",
+        "\uffff",
     ],
 )
 def test_without_words_nothing_is_translated(text: str, format: str) -> None:
@@ -225,7 +226,44 @@ def test_a_tag_without_text_goes_with_a_word_or_is_one() -> None:
     assert html("Read Tom<!-- a --> now") == "Read Tom<!-- a --> now gelesen"
     for picture in ("<img src='a'>", "<i class='icon'></i>", "<SPAN></span >"):
         assert html(f"See {picture} there") == f"See {picture} there gelesen"  # a name for the model: nothing is cut
-        assert len(sent) == 1
+        assert sent == ["See 211 there"]
+        for edge in (f"{picture}See there", f"{picture} See there", f"See there{picture}", f"See there {picture}"):
+            assert html(edge) == edge.replace("there", "there gelesen")  # where it was
+            assert sent == ["See there"]
+        assert html(f"See it. {picture} Go there.") == f"See it. gelesen {picture} Go there. gelesen"
+        assert html(f"<a>{picture}<b>See there</b></a>") == f"<a>{picture}<b>See there gelesen</b></a>"
+        html(f"Read {picture}the text")
+        assert sent[0] == "Read the text"  # at a word it goes with it
+
+
+def test_an_element_with_words_keeps_some() -> None:
+    def translate(texts: list[str]) -> list[str]:
+        return [
+            {"Open the big 211 door": "Die Tür 211 öffnen", "big 211": "groß 211"}.get(text, text) for text in texts
+        ]
+
+    def locate(parts: list[Part]) -> list[tuple[int, int] | None]:
+        return [(part.translation.index("\U000f8000"), part.translation.index("\U000f8000") + 1) for part in parts]
+
+    html = "Open the <a>big <img> </a>door"
+    result = translate_document(html, translate, language="en", format="html", locate=locate)
+    assert result.text == "Open the <a>groß <img> </a>door"  # in pieces: the link would have held nothing but a picture
+
+
+def test_a_list_of_links_is_no_sentence() -> None:
+    sent: list[str] = []
+
+    def translate(texts: list[str]) -> list[str]:
+        sent.extend(texts)
+        return [text.upper() for text in texts]
+
+    def refuse(parts: list[Part]) -> list[tuple[int, int] | None]:
+        raise AssertionError(parts)
+
+    links = " ".join(f"<a>link {n}</a>" for n in range(3000))
+    result = translate_document(links, translate, language="en", format="html", locate=refuse)
+    assert result.text == links.replace("link", "LINK")
+    assert max(map(len, sent)) < 20  # looking for each of them among all took a minute
 
 
 def test_looking_for_the_places_of_tags_has_its_limits() -> None:

@@ -26,7 +26,7 @@ HARD = [
     "https://en.wikipedia.org/wiki/A_(b)", "https://x.org/{id}", "https://x.org/{{id}}/edit",
     "first.last+tag@sub.example.org", "mailto:a@b.de",
     "😀", "👩‍👩‍👧", "👍🏽", "🇩🇪", "5️⃣", "☕️", "→", "✓", "❤️",
-    "\x00", "\ue123", "\ud800", "\ufeff",
+    "\x00", "\ue123", "\ud800", "\uffff",
 ]  # fmt: skip
 NUMBERS = [
     "5",
