@@ -1,7 +1,7 @@
 """The elements of a sentence: what stands between its tags, and beside those that hold nothing.
 
-A tag that holds no text (a comment, <wbr>, an icon right beside a word) belongs to the word it stands at, and goes where
-that word goes. Images and icons between words are none of these: `markup` has put them into the text, to be copied.
+A tag that holds no text (a comment, <wbr>, an icon right beside a word) belongs to the word it stands at, and goes
+where that word goes. Images and icons between words are none of these: `markup` has put them into the text.
 """
 
 import re
