@@ -181,7 +181,7 @@ def test_images_icons_and_comments_do_not_cut_a_sentence() -> None:
 
 
 def test_icons_and_other_spaces_change_no_word() -> None:
-    page = '<a><i class="f"></i>Read more</a><p>Read more <img src="x"></p>' "<p>Our&nbsp;house is&nbsp;new&#8203;.</p>"
+    page = '<a><i class="f"></i>Read more</a><p>Read more <img src="x"></p><p>Our&nbsp;house is&nbsp;new&#8203;.</p>'
     command = [sys.executable, "-m", "recoversat", "translate", "--to", "de", "--format", "html"]
     done = subprocess.run(command, input=page, capture_output=True, text=True, timeout=120)
     wanted = '<a><i class="f"></i>Mehr lesen</a><p>Mehr lesen <img src="x"></p><p>Unser Haus ist neu.</p>'
