@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from recoversat.decoding.segmentwise import Forced
 from recoversat.serve.catalog import ServedModel
+from recoversat.text.numbers import wrong_numbers
 from recoversat.translation import Translation
 from recoversat.vocab import NEVER_EMITTED
 
@@ -61,12 +62,17 @@ def other_translations(
     ]
     texts = {}
     for translation in translations:
-        others = sorted(
-            (t for t in written if t.source == translation.source and t.text.strip()), key=lambda t: -t.score
-        )
+        others = [t for t in written if t.source == translation.source and _says_as_much(t, translation)]
+        others.sort(key=lambda t: -t.score)
         texts[translation.source] = list(dict.fromkeys([translation.text, *(t.text for t in others)]))
 
     return OtherTranslations(texts, lambda sentences: [done.text for done in translate(sentences, None, None)])
+
+
+def _says_as_much(other: Translation, translation: Translation) -> bool:
+    """Refuse a translation that says nothing, or has more wrong numbers than the first one."""
+    source = translation.source
+    return bool(other.text.strip()) and wrong_numbers(source, other.text) <= wrong_numbers(source, translation.text)
 
 
 def _doubts(model: ServedModel, translation: Translation, forced: Forced) -> list[_Doubt]:
