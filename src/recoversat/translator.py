@@ -11,14 +11,14 @@ from typing import Any
 import numpy as np
 
 from recoversat.assembling import BROKEN, spelt_later, translation_of
+from recoversat.batch_decoding import BatchDecoder
 from recoversat.builtin import builtin_model
 from recoversat.config import Config, parse_config
-from recoversat.decoding.beam import beam_search
-from recoversat.decoding.oneshot import Score, Writer, decode_lengths, decode_once
-from recoversat.decoding.segmentwise import Decoded, Forced, decode_segments, max_steps
+from recoversat.decoding.oneshot import Score
+from recoversat.decoding.segmentwise import Decoded, Forced, decode_segments
 from recoversat.decoding.stepping import Ints
 from recoversat.directions import choose_direction, prefix_of
-from recoversat.engines.engine import BoundedEngine, Engine, OneShotEngine, WholeDecoder
+from recoversat.engines.engine import Engine, OneShotEngine
 from recoversat.engines.loading import ComputeType, EngineOptions, load_engine
 from recoversat.errors import UserError
 from recoversat.forcing import check_forced, force_lines, force_whole
@@ -29,7 +29,6 @@ from recoversat.text.invisible import unreadable
 from recoversat.text.numbers import wrong_numbers
 from recoversat.text.tokenizer import Tokenizer, load_tokenizer
 from recoversat.translation import Translation, joined
-from recoversat.vocab import EOS
 from recoversat.wishes import WantedSegments, Wish, check_lines, check_list, warn_of_unlearnt
 
 WINDOW = 16  # batches that are sorted by length together
@@ -193,7 +192,7 @@ class Translator:
         k = self.segments_for(segments)
         scored: dict[int, Decoded] = {}
         lengths = [max(len(source), len(target)) for source, target in pairs]
-        for batch in self._batches(lengths, np.full(len(pairs), k), 1, batch_size):
+        for batch in self._decoder.batches(lengths, np.full(len(pairs), k), 1, batch_size):
             n_segments, limits = np.full(len(batch), k), np.array([len(pairs[i][1]) + 1 for i in batch])
             stepper = self.engine.start([pairs[i][0] for i in batch], n_segments)
             forced = [force_whole(pairs[i][1], k) for i in batch]
@@ -258,6 +257,10 @@ class Translator:
     def _seen(self, text: str) -> str:
         return text.translate(self._unreadable).strip()
 
+    @property
+    def _decoder(self) -> BatchDecoder:
+        return BatchDecoder(self.engine, self.config.decode, self.judge, self.n_lengths)
+
     @cached_property
     def _unreadable(self) -> dict[int, str]:
         return unreadable(self.tokenizer)
@@ -269,7 +272,7 @@ class Translator:
         lengths = [len(ids) if self._has_words(text) else 0 for ids, text in zip(sources, texts, strict=True)]
         counts = [int(count) if length else 0 for count, length in zip(k, lengths, strict=True)]
         forced = force_lines(wish.force, self.tokenizer, counts) if wish.force else wish.forced
-        for i, decoded in self._decode_all(sources, lengths, k, wish, forced):
+        for i, decoded in self._decoder.decode(sources, lengths, k, wish, forced):
             results[i] = translation_of(texts[i], sources[i], decoded, self.tokenizer, self.config.decode)
             if wish.force and forced:
                 check_forced(forced[i], decoded.segments, f"line {i + 1}")
@@ -316,7 +319,7 @@ class Translator:
         texts = [results[i].source for i in silent]
         sources, k = self._encode(texts), min(self.config.train.segment_choices)
         look = replace(wish, segments=k, beam=1, alternatives=_FIRST_WORDS)
-        begun = dict(self._decode_all(sources, [len(ids) for ids in sources], np.full(len(texts), k), look, None))
+        begun = dict(self._decoder.decode(sources, [len(ids) for ids in sources], np.full(len(texts), k), look, None))
         first = [self._first_word(begun[i].alternatives[0][0]) for i in range(len(texts))]
         again = self._whole(texts, sources, replace(wish, segments=k, beam=1, forced=first))
         for at, (i, other) in enumerate(zip(silent, again, strict=True)):
@@ -366,61 +369,3 @@ class Translator:
             n_tokens=lambda part: len(self._encode([part])[0]), max_tokens=self.config.data.max_tokens,
         )  # fmt: skip
         return [document.text for document in done]
-
-    def _batches(self, lengths: Sequence[int], k: Ints, beam: int, batch_size: int) -> Iterator[list[int]]:
-        """Group texts of like length, the largest batch first; an engine whose memory is bounded gets smaller ones."""
-        order = sorted((i for i, length in enumerate(lengths) if length), key=lambda i: -lengths[i])
-        widest = int(k.max(initial=1))
-        while order:
-            size, longest = batch_size, lengths[order[0]]
-            most = self.engine.largest_batch(longest, widest) if isinstance(self.engine, BoundedEngine) else None
-            if most is not None:
-                size = min(batch_size, max(1, most // beam))  # each hypothesis takes the place of a sentence
-            yield order[:size]
-            order = order[size:]
-
-    def _decode_all(
-        self, sources: list[list[int]], lengths: list[int], k: Ints, wish: Wish, forced: Sequence[Forced] | None
-    ) -> Iterator[tuple[int, Decoded]]:
-        """Decode all sources that have a length, batch by batch."""
-        for batch in self._batches(lengths, k, wish.beam, wish.batch_size):
-            batch_forced = [forced[i] for i in batch] if forced else None
-            yield from zip(batch, self._decode([sources[i] for i in batch], k[batch], wish, batch_forced), strict=True)
-
-    def _decode(
-        self, sources: list[list[int]], n_segments: Ints, wish: Wish, forced: list[Forced] | None
-    ) -> list[Decoded]:
-        limits = max_steps(np.array([len(ids) for ids in sources]), n_segments, self.config.decode.extra_steps)
-        if isinstance(self.engine, OneShotEngine):
-            return self._decode_at_once(self.engine.open(sources), sources)
-        if wish.beam > 1:
-            return self._search(sources, n_segments, limits, wish, forced)
-        if isinstance(self.engine, WholeDecoder):
-            return self.engine.decode(sources, n_segments, limits, forced, wish.alternatives)
-        stepper, scored = self.engine.start(sources, n_segments), wish.scores or wish.alternatives > 0
-        return decode_segments(stepper, n_segments, limits, forced, wish.alternatives, scored)
-
-    def _search(
-        self, sources: list[list[int]], n_segments: Ints, limits: Ints, wish: Wish, forced: list[Forced] | None
-    ) -> list[Decoded]:
-        """Write one segment by beam search."""
-        assert not isinstance(self.engine, OneShotEngine)
-        beam, alpha = wish.beam, self.config.decode.length_penalty
-        if (k := int(n_segments.max())) > 1:
-            raise UserError(f"--beam {beam}: beam search writes one segment, this would be {k}; add --segments 1")
-        if forced or wish.alternatives:
-            raise UserError(f"--beam {beam}: a beam is neither forced nor traced; leave out --beam, --force or --trace")
-        if isinstance(self.engine, WholeDecoder):
-            found = self.engine.search(sources, limits, beam, alpha)
-        else:
-            found = beam_search(self.engine.start(sources, n_segments), limits, beam, alpha)
-        ends = [[EOS] if nbest.best.closed else [] for nbest in found]
-        return [
-            Decoded([nbest.best.tokens + end], [nbest.best.token_log_probs], nbest.steps)
-            for nbest, end in zip(found, ends, strict=True)
-        ]
-
-    def _decode_at_once(self, writer: Writer, sources: list[list[int]]) -> list[Decoded]:
-        """Write with a one-step model: in the length it predicts, or in several that a teacher judges (LPD)."""
-        found = decode_lengths(writer, sources, self.judge, self.n_lengths) if self.judge else decode_once(writer)
-        return [Decoded([[*one.tokens, EOS]], [one.log_probs], steps=1) for one in found]

@@ -123,6 +123,32 @@ def test_a_model_that_cannot_travel_is_told_and_holds_nobody_up(tmp_path: Path) 
     assert "broken could not be cut into pieces" in said + (tmp_path / "lease/keep.log").read_text()
 
 
+def test_the_main_plan_trains_the_table_before_the_ablations_and_measures_it_first(tmp_path: Path) -> None:
+    home, calls = tmp_path / "lease", tmp_path / "calls"
+    (home / "out/corpus").mkdir(parents=True)
+    shutil.copytree(RECIPES, home / "repository/recipes")
+    for name, does in {
+        "recoversat": 'if [ "$1" = train ]; then mkdir -p "$4/best"; fi',
+        "python": f"mkdir -p {shlex.quote(str(home))}/out/distilled",
+    }.items():
+        script = '#!/bin/sh\nprintf "%s %s\\n" "${CUDA_MPS_CLIENT_PRIORITY:-0}" "$*" >> "$CALLS"\n' + does + "\n"
+        (home / name).write_text(script)
+        (home / name).chmod(0o755)
+    environment = os.environ | {"LEASE": str(home), "LATER": "0", "STEPS": "70", "CALLS": str(calls)}
+    command = ["bash", str(RECIPES / "lease.sh"), "plans", "main"]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True, timeout=60)
+    assert "failed" not in done.stdout
+    run = [line.split() for line in calls.read_text().splitlines()]
+    low = {Path(words[4]).name for words in run if words[0] == "1"}
+    assert low == {"nat", "p1-0", "q0", "p0", "p1"}
+    order = [Path(words[4]).name for words in run if words[:2] == ["0", "train"]]
+    assert order[:2] == ["teacher", "mixed"]
+    assert sorted(order[2:]) == ["k10", "k2", "k5"]
+    first, second = (words for words in run if words[1] == "evaluate")
+    assert (first.count("--test"), second.count("--test")) == (1, 3)
+    assert run[-1] == second
+
+
 def write_run(run: Path, weights: dict[str, np.ndarray]) -> None:
     (run / "best").mkdir(parents=True)
     save_file(weights, run / "best/model.safetensors")

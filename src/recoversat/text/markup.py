@@ -98,9 +98,11 @@ class Block:
 
     def without_pictures(self, start: int, end: int) -> tuple[int, int]:
         """Leave pictures at the ends of a sentence outside it: there they stay."""
-        beside = " " + "".join(chr(slot) for slot in self.slots if slot >= _FIRST_PICTURE)
-        text = self.text[start:end]
-        return start + len(text) - len(text.lstrip(beside)), end - len(text) + len(text.rstrip(beside))
+        while start < end and _is_beside(self.text[start]):
+            start += 1
+        while start < end and _is_beside(self.text[end - 1]):
+            end -= 1
+        return start, end
 
     def runs(self, start: int, end: int, tags: slice) -> tuple[list[str], list[str]]:
         """Cut the text of a sentence at its tags: n + 1 runs of text and n of tags.
@@ -192,6 +194,11 @@ def tags_in(source: str) -> list[str]:
 def is_void(name: str) -> bool:
     """Tell whether elements of this name have no content and no end tag."""
     return name in _VOID
+
+
+def _is_beside(character: str) -> bool:
+    """Tell a picture, or the space beside it, from words and other kept elements."""
+    return character == " " or _FIRST_PICTURE <= ord(character) <= _LAST_SLOT
 
 
 def _following_characters(tokens: Sequence[tuple[str, str]]) -> list[str]:
