@@ -29,8 +29,8 @@ import torch
 from recoversat.config import ModelConfig
 from recoversat.decoding.beam import beam_search
 from recoversat.decoding.segmentwise import decode_segments, max_steps
-from recoversat.engines.graph_engine import GraphEngine
-from recoversat.engines.torch_engine import TorchEngine
+from recoversat.engines.cuda.engine import GraphEngine
+from recoversat.engines.torch.engine import TorchEngine
 from recoversat.model.device import torch_device
 from recoversat.model.transformer import Transformer
 from recoversat.vocab import DEL, EOS, N_SPECIAL

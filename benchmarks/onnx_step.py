@@ -17,10 +17,10 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from recoversat.bench.untrained import made_up_ranges, random_weights
 from recoversat.config import ModelConfig
-from recoversat.engines.export import export_model
-from recoversat.engines.onnx_engine import OnnxEngine
+from recoversat.engines.onnx.engine import OnnxEngine
+from recoversat.export.onnx import export_model
+from recoversat.measuring.speed.untrained import made_up_ranges, random_weights
 from recoversat.vocab import BOS
 
 SOURCE = np.random.default_rng(1).integers(5, 1000, 25).tolist()

@@ -7,7 +7,7 @@ import argparse
 import time
 from pathlib import Path
 
-from recoversat.evaluation.quality import corpus_bleu
+from recoversat.measuring.quality.metrics import corpus_bleu
 from recoversat.translator import Translator, WantedSegments
 
 TIMED = 100  # sentences

@@ -10,7 +10,7 @@ __version__ = "0.1.0"
 __all__ = ["Translation", "Translator", "__version__"]
 
 if TYPE_CHECKING:
-    from recoversat.translation import Translation
+    from recoversat.inference.translation import Translation
     from recoversat.translator import Translator
 
 

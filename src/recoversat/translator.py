@@ -10,26 +10,26 @@ from typing import Any
 
 import numpy as np
 
-from recoversat.assembling import BROKEN, spelt_later, translation_of
-from recoversat.batch_decoding import BatchDecoder
-from recoversat.builtin import builtin_model
 from recoversat.config import Config, parse_config
 from recoversat.decoding.oneshot import Score
 from recoversat.decoding.segmentwise import Decoded, Forced, decode_segments
 from recoversat.decoding.stepping import Ints
-from recoversat.directions import choose_direction, prefix_of
 from recoversat.engines.engine import Engine, OneShotEngine
 from recoversat.engines.loading import ComputeType, EngineOptions, load_engine
 from recoversat.errors import UserError
-from recoversat.forcing import check_forced, force_lines, force_whole
-from recoversat.model_folder import read_config, resolve_model
+from recoversat.files.builtin import builtin_model
+from recoversat.files.model_folder import read_config, resolve_model
+from recoversat.inference.assembling import BROKEN, spelt_later, translation_of
+from recoversat.inference.batches import BatchDecoder
+from recoversat.inference.forcing import check_forced, force_lines, force_whole
+from recoversat.inference.request import WantedSegments, Wish, check_lines, check_list, warn_of_unlearnt
+from recoversat.inference.translation import Translation, joined
 from recoversat.text.alignment import Floats, Part, Range, locate_parts
 from recoversat.text.capitals import calm, is_loud
+from recoversat.text.directions import choose_direction, prefix_of
 from recoversat.text.invisible import unreadable
 from recoversat.text.numbers import wrong_numbers
 from recoversat.text.tokenizer import Tokenizer, load_tokenizer
-from recoversat.translation import Translation, joined
-from recoversat.wishes import WantedSegments, Wish, check_lines, check_list, warn_of_unlearnt
 
 WINDOW = 16  # batches that are sorted by length together
 _FIRST_WORDS = 8  # tokens that are looked at for a beginning, where a translation is empty
@@ -83,7 +83,7 @@ class Translator:
 
     def judged_by(self, teacher: str | Path, n_lengths: int = 9, device: str = "auto") -> "Translator":
         """Let a teacher choose among `n_lengths` candidates of a one-step model; returns this translator."""
-        from recoversat.engines.scoring import load_judge
+        from recoversat.engines.torch.scoring import load_judge
 
         if self.config.model.kind != "nat":
             raise UserError("--lengths: only a one-step model (model.kind nat) is decoded in several lengths")
@@ -164,7 +164,7 @@ class Translator:
         self, src: str | Path, out: str | Path, *, segments: WantedSegments = None, beam: int = 1
     ) -> None:
         """Translate a file of any size line by line into another one, which appears whole or not at all."""
-        from recoversat.translate_files import translate_lines
+        from recoversat.pipeline.translate_files import translate_lines
 
         translate_lines(self, [Path(src)], Path(out), segments=segments, batch_size=32, jsonl=False, beam=beam)
 

@@ -8,12 +8,12 @@ import torch
 
 from recoversat.config import ModelConfig, parse_config
 from recoversat.decoding.segmentwise import decode_segments, max_steps
-from recoversat.engines.torch_engine import TorchEngine
+from recoversat.engines.torch.engine import TorchEngine
 from recoversat.errors import UserError
+from recoversat.export.ctranslate2_writer import POSITIONS, sinusoids, write_ctranslate2
+from recoversat.measuring.peers.ctranslate2 import CTranslate2Translator
 from recoversat.model.attention import sinusoids as torch_sinusoids
 from recoversat.model.transformer import Transformer
-from recoversat.peers.ctranslate2_translator import CTranslate2Translator
-from recoversat.peers.ctranslate2_writer import POSITIONS, sinusoids, write_ctranslate2
 from recoversat.text.tokenizer import BpeTokenizer
 from recoversat.vocab import EOS, N_SPECIAL, SPECIAL_PIECES
 from tests.parity.test_onnx import SHAPES, sources_of

@@ -10,9 +10,9 @@ from recoversat.config import ModelConfig
 from recoversat.decoding.segmentwise import Decoded, Forced, decode_segments
 from recoversat.decoding.stepping import FREE, Bools, Choice, Ints, Stepper
 from recoversat.engines.engine import Engine
-from recoversat.engines.export import compare_tokens, export_model
-from recoversat.engines.onnx_engine import OnnxEngine
-from recoversat.engines.torch_engine import TorchEngine
+from recoversat.engines.onnx.engine import OnnxEngine
+from recoversat.engines.torch.engine import TorchEngine
+from recoversat.export.onnx import compare_tokens, export_model
 from recoversat.model.transformer import Transformer
 from recoversat.vocab import BOS, DEL, EOS, N_SPECIAL, NEVER_EMITTED
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from recoversat.config import parse_config
-from recoversat.model_folder import write_description
+from recoversat.files.model_folder import write_description
 from recoversat.text.tokenizer import BpeTokenizer
 from recoversat.vocab import DEL, EOS, SPECIAL_PIECES
 

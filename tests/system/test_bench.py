@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from recoversat.export_folder import export_folder
-from recoversat.peers.ctranslate2_folder import export_ctranslate2
+from recoversat.export.ctranslate2 import export_ctranslate2
+from recoversat.export.folder import export_folder
 from tests.system.conftest import Run
 from tests.system.tiny_model import write_sentences, write_tiny_model
 

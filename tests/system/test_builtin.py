@@ -9,8 +9,8 @@ from subprocess import PIPE
 
 import pytest
 
-from recoversat.builtin import ASSETS, builtin_model, builtin_models
-from recoversat.evaluation.quality import corpus_bleu
+from recoversat.files.builtin import ASSETS, builtin_model, builtin_models
+from recoversat.measuring.quality.metrics import corpus_bleu
 from recoversat.serve.catalog import model_sources
 from recoversat.text.loops import most_repeats
 from recoversat.translator import Translator

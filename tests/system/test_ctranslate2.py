@@ -7,8 +7,8 @@ import pytest
 
 from recoversat import Translator
 from recoversat.errors import UserError
-from recoversat.peers.ctranslate2_folder import export_ctranslate2
-from recoversat.peers.ctranslate2_translator import CTranslate2Translator
+from recoversat.export.ctranslate2 import export_ctranslate2
+from recoversat.measuring.peers.ctranslate2 import CTranslate2Translator
 from tests.system.conftest import Run
 from tests.system.tiny_model import write_sentences, write_tiny_model
 

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from recoversat import Translator, __version__
-from recoversat.evaluation.outputs import SIGNATURE_KEYS
-from recoversat.model_folder import resolve_model
+from recoversat.files.model_folder import resolve_model
+from recoversat.measuring.quality.outputs import SIGNATURE_KEYS
 from tests.system.conftest import Run
 
 SHORT = ["--set", "train.save_every=50", "--set", "train.validate_every=1000", "--set", "train.batch_tokens=512"]

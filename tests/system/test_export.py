@@ -12,8 +12,8 @@ from sacrebleu.metrics.bleu import BLEU
 
 from recoversat import Translation, Translator
 from recoversat.errors import UserError
-from recoversat.export_folder import ValidationText, export_folder, precisions_of, validation_text
-from recoversat.score_files import score_lines
+from recoversat.export.folder import ValidationText, export_folder, precisions_of, validation_text
+from recoversat.pipeline.score_files import score_lines
 from tests.system.conftest import Run
 from tests.system.tiny_model import write_sentences, write_tiny_model
 
@@ -112,7 +112,7 @@ def test_a_loss_is_refused_and_nothing_is_written(exported: Exported, tmp_path: 
 def test_another_model_under_the_same_name_is_noticed(
     exported: Exported, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from recoversat import export_folder as exporting
+    from recoversat.export import folder as exporting
 
     original = exporting.export_model
 

@@ -10,7 +10,7 @@ import torch
 
 from recoversat import Translator
 from recoversat.errors import UserError
-from recoversat.export_folder import export_folder
+from recoversat.export.folder import export_folder
 from tests.system.conftest import Run
 from tests.system.tiny_model import write_tiny_model
 

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from recoversat.data.corpus import open_corpus
+from recoversat.files.storage import read_json
 from recoversat.model.weights import read_weights
-from recoversat.storage import read_json
 from tests.system.conftest import Run
 
 SAMPLE = Path(__file__).parents[1] / "data"

@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, Page, sync_playwright
 
-from recoversat.evaluation.outputs import SegmentStat, SystemOutput, TestSet
-from recoversat.evaluation.paper import DYNAMIC_TERMINATION, ablation_table, figures_of
-from recoversat.evaluation.plots import plot_annealing
-from recoversat.evaluation.report import standard_plots, write_report
-from recoversat.evaluation.results import EvaluationPlan, evaluate
+from recoversat.measuring.quality.outputs import SegmentStat, SystemOutput, TestSet
+from recoversat.measuring.quality.paper import DYNAMIC_TERMINATION, ablation_table, figures_of
+from recoversat.measuring.quality.plots import plot_annealing
+from recoversat.measuring.quality.report import standard_plots, write_report
+from recoversat.measuring.quality.results import EvaluationPlan, evaluate
 
 CHROMIUM = Path("/usr/bin/chromium")
 ENSURE = Path(__file__).parents[1] / "ensure_chromium.sh"

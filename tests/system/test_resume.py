@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from recoversat.files.model_folder import checkpoint_folders
 from recoversat.model.weights import read_weights
-from recoversat.model_folder import checkpoint_folders
 from tests.system.conftest import Run
 
 SHORT = [

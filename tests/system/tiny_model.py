@@ -6,9 +6,9 @@ from pathlib import Path
 import torch
 
 from recoversat.config import Config, parse_config
+from recoversat.files.model_folder import write_description
 from recoversat.model.build import build_model
 from recoversat.model.weights import save_weights
-from recoversat.model_folder import write_description
 from recoversat.text.tokenizer import BpeTokenizer
 from recoversat.vocab import DEL, EOS, SPECIAL_PIECES
 

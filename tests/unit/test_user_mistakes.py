@@ -9,12 +9,12 @@ import pytest
 
 from recoversat import Translator
 from recoversat.cli import main
-from recoversat.device_names import check_device
+from recoversat.engines.device_names import check_device
 from recoversat.errors import UserError
-from recoversat.evaluation.quality import check_tokenizer
+from recoversat.files.storage import write_text
+from recoversat.measuring.quality.metrics import check_tokenizer
 from recoversat.serve.api_keys import read_api_keys
 from recoversat.serve.catalog import parse_model
-from recoversat.storage import write_text
 
 
 @pytest.fixture(scope="module")
@@ -90,7 +90,7 @@ def test_files_that_cannot_be(tmp_path: Path) -> None:
 
 
 def test_a_direction_turned_around_is_not_served(tmp_path: Path, tokenizer: Any, translator: Translator) -> None:
-    from recoversat.model_folder import write_description
+    from recoversat.files.model_folder import write_description
 
     one_way = translator.config.model_copy(
         update={"data": translator.config.data.model_copy(update={"both_directions": False, "tokenizer": "bpe"})}

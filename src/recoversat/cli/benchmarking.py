@@ -50,9 +50,9 @@ def bench(
     force: Annotated[bool, typer.Option("--force", help="Replace OUT.")] = False,
 ) -> None:
     """Time systems in turn on the same sentences, CTranslate2 among them: latency, throughput, memory, ratios."""
-    from recoversat.bench.run import Settings, Untrained, bench_text, bench_untrained
-    from recoversat.bench.specs import builtin_systems, parse_bench_system
-    from recoversat.bench.tables import report_text
+    from recoversat.measuring.speed.run import Settings, Untrained, bench_text, bench_untrained
+    from recoversat.measuring.speed.specs import builtin_systems, parse_bench_system
+    from recoversat.measuring.speed.tables import report_text
 
     settings = Settings(tuple(batch or (1, 8, 32, 64)), tuple(threads or ()), rounds, sentences, device)
     if untrained:

@@ -65,7 +65,7 @@ def train(
     """Train a RecoverSAT (or, with train.segments=1, an autoregressive teacher); several processes with torchrun."""
     from recoversat.config import load_config
     from recoversat.data.corpus import open_corpus
-    from recoversat.evaluation.validation import bleu_validator
+    from recoversat.measuring.quality.validation import bleu_validator
     from recoversat.training.loop import start_point, train
 
     if init_decoder and not init_from:
@@ -87,7 +87,7 @@ def average(
     force: Force = False,
 ) -> None:
     """Average the weights of several checkpoints into one model."""
-    from recoversat.model_folder import checkpoint_folders
+    from recoversat.files.model_folder import checkpoint_folders
     from recoversat.training.checkpoint import average_models
 
     if out.exists() and not force:
@@ -110,7 +110,7 @@ def distill(
     """Translate the training text with a teacher, resumably; several processes share the work with torchrun."""
     import os
 
-    from recoversat import distill as distilling
+    from recoversat.pipeline import distill as distilling
 
     rank, world = int(os.environ.get("RANK", "0")), int(os.environ.get("WORLD_SIZE", "1"))
     job = distilling.Distillation(teacher, corpus, out, beam, shard_size, batch_tokens, device, rank, world)
@@ -144,8 +144,8 @@ def fit(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the plan and stop.")] = False,
 ) -> None:
     """Go the whole road from two text files to an evaluated RecoverSAT; resumable at every point."""
-    from recoversat.fit import fit as run_fit
-    from recoversat.fit_defaults import fit_job
+    from recoversat.pipeline.fit import fit as run_fit
+    from recoversat.pipeline.fit_defaults import fit_job
 
     if not dry_run:
         from recoversat.model.device import torch_device

@@ -65,9 +65,9 @@ def translate(
     ] = None,
 ) -> None:
     """Translate text line by line: one line out for each line in."""
-    from recoversat.byte_sizes import parse_size
-    from recoversat.show_files import Inspection, show_lines
-    from recoversat.translate_files import translate_lines, translate_whole
+    from recoversat.cli.byte_sizes import parse_size
+    from recoversat.pipeline.translate_files import translate_lines, translate_whole
+    from recoversat.show.files import Inspection, show_lines
     from recoversat.translator import Translator
 
     inspection = Inspection.of(show, trace, force_words, jsonl=jsonl)
@@ -115,7 +115,7 @@ def score(
     device: Device = "auto",
 ) -> None:
     """Print the log-probability of each given translation."""
-    from recoversat.score_files import score_lines
+    from recoversat.pipeline.score_files import score_lines
 
     for line in score_lines(
         model, src, tgt, segments=segments, jsonl=jsonl, device=device, source=source, target=target
@@ -142,13 +142,13 @@ def export(
 ) -> None:
     """Write a model for fast translation on CPUs (ONNX, int8 and fp32), checked against the original."""
     try:
-        from recoversat import export_folder as exporting
+        from recoversat.export import folder as exporting
     except ImportError as error:
         raise UserError(f"{error.name} is missing: pip install 'recoversat[train]'") from None
     valid = exporting.validation_text(model, corpus, optional_pairs(valid_src, valid_tgt, "--valid"))
     precisions = exporting.precisions_of(precision)
     if format_ is ExportFormat.ctranslate2:
-        from recoversat.peers.ctranslate2_folder import export_ctranslate2
+        from recoversat.export.ctranslate2 import export_ctranslate2
 
         peer = export_ctranslate2(model, out, precisions if precision else (), valid, force=force)
         typer.echo(peer.as_text(), err=True)
@@ -186,7 +186,7 @@ def serve(
     compute_type: Annotated[str, typer.Option(help="int8, float32; on a GPU float16, bfloat16, float32.")] = "default",
 ) -> None:
     """Serve translations over HTTP, as LibreTranslate does, with a page that shows the decoding."""
-    from recoversat.byte_sizes import parse_size
+    from recoversat.cli.byte_sizes import parse_size
     from recoversat.serve.settings import ServeSettings
 
     settings = ServeSettings(

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from recoversat.config import TrainConfig
 from recoversat.data.corpus import ParallelSentences, Sentences
-from recoversat.randomness import uniforms
+from recoversat.data.randomness import uniforms
 from recoversat.segments import N_FIXED_DRAWS, Division, divide_many
 from recoversat.vocab import BOS, DEL, EOS, PAD
 

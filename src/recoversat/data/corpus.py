@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from recoversat.config import DataConfig
 from recoversat.errors import UserError
-from recoversat.storage import fingerprint, lines_of, read_json
+from recoversat.files.storage import fingerprint, lines_of, read_json
 from recoversat.text.tokenizer import Tokenizer, join_subwords, load_tokenizer
 
 MANIFEST = "corpus.json"

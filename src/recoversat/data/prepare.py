@@ -10,10 +10,10 @@ import numpy as np
 
 from recoversat.config import DataConfig
 from recoversat.data.corpus import FORMAT, MANIFEST, Sentences, corpus_fingerprint
-from recoversat.directions import direction_tag
 from recoversat.errors import UserError
-from recoversat.progress import progress
-from recoversat.storage import atomic_folder, lines_of, sweep_partial, write_json
+from recoversat.files.storage import atomic_folder, lines_of, sweep_partial, write_json
+from recoversat.show.progress import progress
+from recoversat.text.directions import direction_tag
 from recoversat.text.tokenizer import Tokenizer, load_tokenizer, train_tokenizer
 
 _CHUNK = 20_000

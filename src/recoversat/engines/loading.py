@@ -5,11 +5,11 @@ from pathlib import Path
 from typing import Literal, get_args
 
 from recoversat.config import ModelConfig
-from recoversat.device_names import check_device
+from recoversat.engines.device_names import check_device
 from recoversat.engines.engine import Engine, OneShotEngine
 from recoversat.errors import UserError
-from recoversat.model_folder import WEIGHTS
-from recoversat.storage import read_json
+from recoversat.files.model_folder import WEIGHTS
+from recoversat.files.storage import read_json
 
 ComputeType = Literal["default", "int8", "float16", "bfloat16", "float32"]
 ONNX, EXPORT = "onnx", "export.json"
@@ -60,7 +60,7 @@ def _exported(folder: Path, compute_type: ComputeType) -> Path | None:
 
 
 def _load_onnx(folder: Path, config: ModelConfig, options: EngineOptions) -> Engine:
-    from recoversat.engines.onnx_engine import OnnxEngine, usable_cores
+    from recoversat.engines.onnx.engine import OnnxEngine, usable_cores
 
     if config.kind != "segments":
         raise UserError(f"{folder}: config.json describes a {config.kind!r} model, which is never exported")
@@ -89,8 +89,8 @@ def _load_torch(folder: Path, config: ModelConfig, options: EngineOptions) -> En
     try:
         import torch
 
-        from recoversat.engines.graph_engine import load_graph_engine
-        from recoversat.engines.torch_engine import load_torch_engine
+        from recoversat.engines.cuda.engine import load_graph_engine
+        from recoversat.engines.torch.engine import load_torch_engine
         from recoversat.model.device import torch_device
     except ImportError:
         raise UserError(

@@ -8,8 +8,8 @@ from torch import Tensor, nn
 
 from recoversat.config import Config
 from recoversat.errors import UserError
+from recoversat.files.model_folder import WEIGHTS, read_config
 from recoversat.model.build import Model, build_model
-from recoversat.model_folder import WEIGHTS, read_config
 
 
 def save_weights(weights: dict[str, Tensor], folder: Path, name: str = WEIGHTS) -> None:

@@ -8,15 +8,15 @@ from typing import Any
 
 from fastapi import Request
 
-from recoversat.directions import known_language
 from recoversat.errors import UserError
+from recoversat.inference.translation import Segment, Translation
 from recoversat.serve.batching import ClosedError, QueueFullError
 from recoversat.serve.languages import Detected, language_name
 from recoversat.serve.messages import TranslateRequest
 from recoversat.serve.refusals import RefusalError, client_left, shutting_down, too_busy, too_much, unsupported
 from recoversat.serve.service import Service
 from recoversat.serve.translating import ForcedToken, Manner, Outcome, Task
-from recoversat.translation import Segment, Translation
+from recoversat.text.directions import known_language
 from recoversat.vocab import DEL, EOS, SPECIAL_PIECES
 
 _ENDINGS = {"eos": [SPECIAL_PIECES[EOS]], "del": [SPECIAL_PIECES[DEL]], "cut": []}

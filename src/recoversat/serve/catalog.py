@@ -6,15 +6,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
-from recoversat.builtin import builtin_models
 from recoversat.config import Config
 from recoversat.engines.loading import ONNX, ComputeType
 from recoversat.errors import UserError
-from recoversat.model_folder import read_config, resolve_model
+from recoversat.files.builtin import builtin_models
+from recoversat.files.model_folder import read_config, resolve_model
+from recoversat.inference.translation import Translation
 from recoversat.serve.settings import ServeSettings
 from recoversat.text.alignment import Part, Range
 from recoversat.text.tokenizer import Tokenizer
-from recoversat.translation import Translation
 
 if TYPE_CHECKING:
     from recoversat.translator import Translator

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from recoversat.errors import UserError
-from recoversat.storage import fingerprint, lines_of, write_text
+from recoversat.files.storage import fingerprint, lines_of, write_text
 from recoversat.vocab import BOS, EOS, N_SPECIAL, PAD, SPECIAL_PIECES, UNK
 
 _MANY = 64  # lines that are worth a second thread

@@ -10,9 +10,9 @@ from torch import Tensor, nn
 
 from recoversat.config import Config
 from recoversat.errors import UserError
+from recoversat.files.model_folder import checkpoint_folders, read_config, write_description
+from recoversat.files.storage import atomic_folder, read_json, write_json
 from recoversat.model.weights import fill, read_weights, save_weights
-from recoversat.model_folder import checkpoint_folders, read_config, write_description
-from recoversat.storage import atomic_folder, read_json, write_json
 from recoversat.text.tokenizer import Tokenizer, load_tokenizer, vocabulary_fingerprint
 
 OPTIMIZER, STATE = "optimizer.safetensors", "state.json"

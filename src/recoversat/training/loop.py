@@ -16,14 +16,14 @@ from torch.utils.data import DataLoader
 from recoversat.config import Config, to_yaml
 from recoversat.data.batching import Batch, Batches, random_prob_at
 from recoversat.data.corpus import Corpus
+from recoversat.data.randomness import derived_seed
 from recoversat.errors import UserError
+from recoversat.files.model_folder import resolve_model, weights_fingerprint
+from recoversat.files.storage import held, write_text
 from recoversat.model.build import Model, build_model
 from recoversat.model.weights import start_from_teacher
-from recoversat.model_folder import resolve_model, weights_fingerprint
-from recoversat.progress import progress
-from recoversat.randomness import derived_seed
-from recoversat.stopping import stop_signals
-from recoversat.storage import held, write_text
+from recoversat.pipeline.stopping import stop_signals
+from recoversat.show.progress import progress
 from recoversat.text.tokenizer import vocabulary_fingerprint
 from recoversat.training.checkpoint import Checkpoints, TrainingState
 from recoversat.training.objective import batch_loss

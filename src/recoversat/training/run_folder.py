@@ -6,8 +6,8 @@ from typing import Any
 
 from recoversat.config import Config
 from recoversat.errors import UserError
-from recoversat.identity import claim
-from recoversat.storage import make_empty, sweep_partial, write_text
+from recoversat.files.identity import claim
+from recoversat.files.storage import make_empty, sweep_partial, write_text
 
 RUN = "run.json"
 

@@ -12,8 +12,8 @@ from recoversat.config import ModelConfig
 from recoversat.decoding.beam import NBest, beam_search, penalty
 from recoversat.decoding.segmentwise import decode_segments
 from recoversat.decoding.stepping import Bools, Choice, Ints
-from recoversat.engines.scoring import score_pairs
-from recoversat.engines.torch_engine import TorchEngine
+from recoversat.engines.torch.engine import TorchEngine
+from recoversat.engines.torch.scoring import score_pairs
 from recoversat.model.transformer import Transformer
 from recoversat.vocab import BOS, EOS, N_SPECIAL
 

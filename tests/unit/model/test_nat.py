@@ -11,8 +11,8 @@ from recoversat.config import ModelConfig, TrainConfig
 from recoversat.data.batching import Batch, Batches
 from recoversat.data.corpus import ParallelSentences, Sentences
 from recoversat.decoding.oneshot import decode_lengths, decode_once
-from recoversat.engines.nat_engine import TorchNatEngine
-from recoversat.engines.scoring import score_pairs
+from recoversat.engines.torch.nat import TorchNatEngine
+from recoversat.engines.torch.scoring import score_pairs
 from recoversat.model.nat import (
     MAX_LENGTH_CHANGE,
     NatTransformer,

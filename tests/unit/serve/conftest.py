@@ -4,12 +4,12 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from fake_translator import FakeTranslator, MakeClient, fake_model
 from starlette.testclient import TestClient
 
 from recoversat.serve.app import create_app
 from recoversat.serve.service import Service, make_service
 from recoversat.serve.settings import ServeSettings
+from tests.unit.serve.fake_translator import FakeTranslator, MakeClient, fake_model
 
 
 @pytest.fixture

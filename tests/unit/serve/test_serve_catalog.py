@@ -3,12 +3,12 @@
 from pathlib import Path
 
 import pytest
-from fake_translator import FakeTranslator, fake_model
 
 from recoversat.errors import UserError
-from recoversat.model_folder import write_description
+from recoversat.files.model_folder import write_description
 from recoversat.serve.catalog import Catalog, ModelSource, model_sources, parse_model
 from recoversat.serve.languages import LanguageDetector, language_name
+from tests.unit.serve.fake_translator import FakeTranslator, fake_model
 
 
 @pytest.fixture

@@ -3,8 +3,9 @@
 from typing import Any
 
 import pytest
-from fake_translator import MakeClient, fake_model
 from starlette.testclient import TestClient
+
+from tests.unit.serve.fake_translator import MakeClient, fake_model
 
 SENTENCE = "two dogs run in the park"
 

@@ -8,14 +8,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from fake_translator import MakeClient
 from starlette.testclient import TestClient
 
-from recoversat.byte_sizes import parse_size
+from recoversat.cli.byte_sizes import parse_size
 from recoversat.errors import UserError
 from recoversat.serve.api_keys import find_api_key, read_api_keys
 from recoversat.serve.batching import Batcher, BatchLimits, ClosedError, QueueFullError
 from recoversat.serve.rate_limit import RateLimiter
+from tests.unit.serve.fake_translator import MakeClient
 
 EN_DE = {"source": "en", "target": "de"}
 

@@ -5,8 +5,9 @@ import re
 from typing import Any
 
 import pytest
-from fake_translator import MakeClient, fake_model
 from starlette.testclient import TestClient
+
+from tests.unit.serve.fake_translator import MakeClient, fake_model
 
 EN_DE = {"source": "en", "target": "de"}
 

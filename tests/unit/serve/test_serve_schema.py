@@ -1,7 +1,6 @@
 """schemathesis plays with every address the description names: no 5xx, and no answer it does not describe."""
 
 import schemathesis
-from fake_translator import fake_model
 from hypothesis import HealthCheck, settings
 from schemathesis import Case
 from schemathesis.checks import positive_data_acceptance
@@ -9,6 +8,7 @@ from schemathesis.checks import positive_data_acceptance
 from recoversat.serve.app import create_app
 from recoversat.serve.service import make_service
 from recoversat.serve.settings import ServeSettings
+from tests.unit.serve.fake_translator import fake_model
 
 SERVICE = make_service(ServeSettings(char_limit=200, text_limit=5, batch_window=0), [fake_model()])
 SCHEMA = schemathesis.openapi.from_asgi("/spec", create_app(SERVICE))

@@ -1,0 +1,210 @@
+"""Beam search of a batch in one bucket of sizes, a whole step in each graph: the same search as `decoding.beam`.
+
+The W hypotheses of a sentence write into one cache, side by side as segments do; nothing is ever moved in it. A mask
+tells each hypothesis which rows are its ancestors', and only the mask follows when hypotheses fork or are dropped.
+The source is encoded and projected once a sentence, not once a hypothesis.
+
+B sentences, S source, W beam, R = B * W, T steps, M cache rows, C candidates a hypothesis.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from recoversat.decoding.beam import Hypothesis, NBest, penalty
+from recoversat.decoding.stepping import Ints
+from recoversat.engines.cuda.capture import Capturer, Graphs, steps_before_asking
+from recoversat.engines.cuda.model import GraphModel, Rows
+from recoversat.engines.cuda.segments import fill_sources, mask_width
+from recoversat.engines.cuda.state import Arena, Field, hidden
+from recoversat.engines.torch.engine import top
+from recoversat.vocab import BOS, EOS
+
+
+class BeamBucket(NamedTuple):
+    """Sizes that a set of graphs is made for."""
+
+    batch: int
+    source: int
+    beam: int
+    room: int  # cache rows: a multiple of 64
+
+    @property
+    def steps(self) -> int:
+        """How many steps there is room for."""
+        return self.room // self.beam
+
+
+@dataclass(frozen=True)
+class _State:
+    """What changes from step to step, and what bounds it."""
+
+    limits: Tensor  # (B,)
+    largest: Tensor  # (B,) float64, the penalty at the limit
+    penalties: Tensor  # (T,) float64, of each step
+    sums: Tensor  # (B, W) float64, -inf where there is no hypothesis
+    tokens: Tensor  # (R,) the newest of each
+    step: Tensor  # (1,)
+    rows: Tensor  # (W,) places of the newest rows in the cache
+    running: Tensor  # (B,) int32
+    n_running: Tensor  # (T,) int32, how many sentences go on after each step
+    best: Tensor  # (B,) float64, score of the best finished hypothesis
+    best_at: Tensor  # (B,) its step * W + slot
+    end: Tensor  # (B,) the step that was a sentence's last
+    row_mask: Tensor  # (B, W, M) 0 where a row is the hypothesis' own or an ancestor's, -inf elsewhere
+
+
+class BeamSession:
+    """The buffers and graphs of one bucket."""
+
+    def __init__(self, model: GraphModel, capturer: Capturer, bucket: BeamBucket) -> None:
+        self._model, self._bucket = model, bucket
+        weights, device, w = model.weights, model.weights.device, bucket.beam
+        self._arena = Arena(_fields(bucket, weights.dtype), device)
+        tensors = self._arena.device
+        self._state = _State(**{name: tensors[name] for name in _State.__dataclass_fields__})
+        self._log = torch.zeros((bucket.steps, 3, bucket.batch * w), dtype=torch.int32, device=device)
+        self._memory = model.new_memory(bucket.batch, bucket.source, tensors["source_mask"])
+        self._source_positions = weights.source_positions(bucket.source)
+        self._rows = Rows(
+            model.new_caches(bucket.batch, bucket.room),
+            weights.row_positions(bucket.room, w, same_segment=True),
+            self._state.rows,
+            self._state.row_mask,
+        )
+        itself = torch.full((w, w), -torch.inf, dtype=weights.dtype, device=device).fill_diagonal_(0)
+        self._itself = itself.expand(bucket.batch, w, w)  # a hypothesis sees its own newest row
+        self._hidden = hidden(weights.dtype)
+        self._fill_constants()
+        self._graphs = Graphs(capturer, self._arena.memory, self._run_encoder, self._run_step, bucket.room)
+
+    def _fill_constants(self) -> None:
+        """Write the state before the first step on the host, where it stays."""
+        host = self._arena.host
+        host["tokens"][:], host["running"][:], host["rows"][:] = BOS, 1, np.arange(self._bucket.beam)
+        host["sums"][:], host["best"][:], host["row_mask"][:] = -np.inf, -np.inf, self._hidden
+        host["sums"][:, 0] = 0
+
+    def drop(self) -> None:
+        """Let go of the graphs; the session is not used again."""
+        self._graphs.drop()
+
+    def search(self, sources: Sequence[Sequence[int]], limits: Ints, alpha: float) -> list[NBest]:
+        """Find the best translation of each source; they fit the bucket."""
+        self._fill(sources, limits, alpha)
+        self._arena.upload()
+        self._graphs.encode()
+        unasked = steps_before_asking(max(len(source) for source in sources), 1)
+        taken = self._graphs.take_steps(int(limits.max()), unasked, self._bucket.beam, self._state.n_running)
+        return self._collect(taken, len(sources), alpha)
+
+    def _run_encoder(self) -> None:
+        self._model.encode(self._arena.device["src"], self._source_positions, self._memory)
+
+    def _run_step(self, n_seen: int) -> None:
+        state, (batch, width) = self._state, self._state.sums.shape
+        state.row_mask.index_copy_(2, state.rows, self._itself)
+        hidden = self._model.step(state.tokens, self._rows, n_seen, self._memory)
+        log_probs = self._model.logits(hidden, single=True).log_softmax(dim=-1, dtype=torch.float32)
+        best, tokens = top(log_probs, min(width, self._model.weights.sizes.vocab_true))  # (R, C)
+        n_candidates = best.shape[-1]
+        sums = (state.sums[:, :, None] + best.view(batch, width, -1)).flatten(1)  # (B, W * C)
+        ranked = sums.sort(dim=1, descending=True, stable=True).indices
+        picked = ranked[:, :width].sort(dim=1).values  # (B, W), in the order of their parents
+        parents = torch.div(picked, n_candidates, rounding_mode="floor")
+        chosen, chosen_log_probs = (x.view(batch, -1).gather(1, picked) for x in (tokens, best))
+        self._note(chosen, parents, chosen_log_probs)
+        state.tokens.copy_(chosen.view(-1))
+        state.row_mask.copy_(state.row_mask.gather(1, parents[:, :, None].expand_as(state.row_mask)))
+        self._close(sums.gather(1, picked), chosen)
+        state.rows.add_(width)
+        state.step.add_(1)
+
+    def _note(self, tokens: Tensor, parents: Tensor, log_probs: Tensor) -> None:
+        noted = torch.stack([tokens.int(), parents.int(), log_probs.view(torch.int32)])
+        self._log.index_copy_(0, self._state.step, noted.view(1, 3, -1))
+
+    def _close(self, sums: Tensor, tokens: Tensor) -> None:
+        """Set aside hypotheses that ended, and sentences whose best can no longer be beaten."""
+        state, width = self._state, self._bucket.beam
+        was_running = state.running > 0
+        at_limit = (state.step + 1 >= state.limits)[:, None]
+        ended = (sums > -torch.inf) & ((tokens == EOS) | at_limit) & was_running[:, None]
+        scores = sums / state.penalties.index_select(0, state.step)
+        score, slot = scores.masked_fill(~ended, -torch.inf).max(dim=1)
+        better = score > state.best
+        state.best.copy_(torch.where(better, score, state.best))
+        state.best_at.copy_(torch.where(better, state.step * width + slot, state.best_at))
+        state.sums.copy_(sums.masked_fill(ended, -torch.inf))
+        running = was_running & (state.sums.amax(dim=1) / state.largest > state.best)
+        state.end.copy_(torch.where(was_running, state.step + 1, state.end))
+        state.running.copy_(running)
+        state.n_running.index_copy_(0, state.step, running.sum(dtype=torch.int32)[None])
+
+    def _fill(self, sources: Sequence[Sequence[int]], limits: Ints, alpha: float) -> None:
+        """Write sources and bounds on the host; places without a sentence end at once."""
+        host, count = self._arena.host, len(sources)
+        fill_sources(sources, host["src"], host["source_mask"], self._hidden)
+        host["limits"][:] = 1
+        host["limits"][:count] = limits
+        host["largest"][:] = penalty(host["limits"], alpha)
+        host["penalties"][:] = penalty(np.arange(1, self._bucket.steps + 1), alpha)
+
+    def _collect(self, taken: int, count: int, alpha: float) -> list[NBest]:
+        """Fetch the log and follow the best hypothesis of each sentence back to its beginning."""
+        log = self._log[:taken].cpu().numpy().reshape(taken, 3, self._bucket.batch, self._bucket.beam)
+        best_at, ends = torch.stack([self._state.best_at, self._state.end]).cpu().numpy()
+        log_probs = np.ascontiguousarray(log[:, 2]).view(np.float32)
+        found = []
+        for sentence in range(count):
+            tokens, scores = _trail(
+                int(best_at[sentence]), log[:, 0, sentence], log[:, 1, sentence], log_probs[:, sentence]
+            )
+            found.append(NBest([_hypothesis(tokens, scores, alpha)], int(ends[sentence])))
+        return found
+
+
+def _fields(bucket: BeamBucket, dtype: torch.dtype) -> dict[str, Field]:
+    batch, width, steps = bucket.batch, bucket.beam, bucket.steps
+    integers, sums = torch.int64, torch.float64
+    return {
+        "src": Field((batch, bucket.source), integers),
+        "limits": Field((batch,), integers),
+        "largest": Field((batch,), sums),
+        "penalties": Field((steps,), sums),
+        "sums": Field((batch, width), sums),
+        "tokens": Field((batch * width,), integers),
+        "step": Field((1,), integers),
+        "rows": Field((width,), integers),
+        "running": Field((batch,), torch.int32),
+        "n_running": Field((steps,), torch.int32),
+        "best": Field((batch,), sums),
+        "best_at": Field((batch,), integers),
+        "end": Field((batch,), integers),
+        "source_mask": Field((batch, bucket.source), dtype),
+        "row_mask": Field((batch, width, mask_width(bucket.room, width)), dtype),
+    }
+
+
+def _trail(
+    at: int, tokens: NDArray[np.int32], parents: NDArray[np.int32], log_probs: NDArray[np.float32]
+) -> tuple[list[int], list[float]]:
+    """Walk from a hypothesis' last token to its first; the arrays are (T, W)."""
+    step, slot = divmod(at, tokens.shape[1])
+    ids, scores = [], []
+    while step >= 0:
+        ids.append(int(tokens[step, slot]))
+        scores.append(float(log_probs[step, slot]))
+        slot, step = int(parents[step, slot]), step - 1
+    return ids[::-1], scores[::-1]
+
+
+def _hypothesis(tokens: list[int], log_probs: list[float], alpha: float) -> Hypothesis:
+    total, closed = float(sum(log_probs)), tokens[-1] == EOS
+    score = total / float(penalty(np.array(len(tokens)), alpha))
+    return Hypothesis(tokens[:-1] if closed else tokens, total, score, closed, log_probs)

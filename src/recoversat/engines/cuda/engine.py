@@ -1,0 +1,180 @@
+"""The GPU engine: whole sentences decoded by captured CUDA graphs over static buffers.
+
+Sizes are rounded up to buckets; each bucket has its buffers and graphs, made when it is first met and dropped when
+others have been used more recently. On a CPU everything runs the same way without graphs, which is how it is tested.
+All calls share the buffers, so threads that call one engine wait for each other: it is made for one thread.
+"""
+
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from pathlib import Path
+from threading import Lock
+from typing import TypeVar
+
+import numpy as np
+import torch
+
+from recoversat.decoding.beam import NBest
+from recoversat.decoding.segmentwise import Decoded, Forced
+from recoversat.decoding.stepping import Ints
+from recoversat.engines.cuda.beam import BeamBucket, BeamSession
+from recoversat.engines.cuda.capture import SEEN, Capturer
+from recoversat.engines.cuda.check import check_ops
+from recoversat.engines.cuda.model import GraphModel
+from recoversat.engines.cuda.ops import find_ops
+from recoversat.engines.cuda.segments import SegmentBucket, SegmentSession
+from recoversat.engines.cuda.state import rung
+from recoversat.engines.cuda.weights import collect_weights
+from recoversat.engines.engine import WholeDecoder
+from recoversat.engines.torch.engine import TorchEngine, TorchStepper
+from recoversat.errors import UserError
+from recoversat.model.transformer import Transformer
+from recoversat.model.weights import load_model
+
+BATCHES = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512)
+SOURCES = (16, 32, 48, 64, 96, 128, 192, 256)
+SEGMENTS = (1, 2, 3, 4, 5, 6, 8, 10, 12, 16, 20, 24, 32)
+_BUCKETS_KEPT = 96
+_MEMORY_SHARE = 4  # a quarter of the GPU's memory is for buffers
+_CPU_MEMORY = 1 << 30
+
+_Session = SegmentSession | BeamSession
+_Bucket = SegmentBucket | BeamBucket
+_Result = TypeVar("_Result")
+
+
+class GraphEngine(WholeDecoder):
+    """Decode with a Transformer as CUDA graphs; steps taken one by one go through the reference engine.
+
+    `fused`: use the Triton kernels (None: where they work).
+    """
+
+    def __init__(
+        self,
+        model: Transformer,
+        device: torch.device,
+        dtype: torch.dtype = torch.float16,
+        *,
+        fused: bool | None = None,
+        max_buckets: int = _BUCKETS_KEPT,
+        max_bytes: int | None = None,
+    ) -> None:
+        self._device = device
+        with torch.inference_mode(), self._on_device():
+            weights = collect_weights(model, device, dtype)
+            ops = find_ops(device, lambda fused, plain: check_ops(fused, plain, weights), fused)
+            self._model = GraphModel(weights, ops)
+            self._capturer = Capturer(device)
+        self._stepwise = TorchEngine(model, device, dtype)
+        self._max_buckets, self._max_bytes = max_buckets, max_bytes or _memory_for_buffers(device)
+        self._sessions: OrderedDict[_Bucket, _Session] = OrderedDict()
+        self._lock = Lock()
+
+    @property
+    def max_segments(self) -> int:
+        return self._model.weights.sizes.max_segments
+
+    @property
+    def description(self) -> dict[str, str | int]:
+        """Name engine, precision, device and threads, for the signature of a result."""
+        return self._stepwise.description | {"engine": f"graphs ({self._model.ops.name})"}
+
+    @property
+    def buckets(self) -> list[tuple[int, ...]]:
+        """The buckets whose graphs are kept, the most recently used one last."""
+        return [tuple(bucket) for bucket in self._sessions]
+
+    def start(self, sources: Sequence[Sequence[int]], n_segments: Ints) -> TorchStepper:
+        """Begin decoding step by step, with the reference engine."""
+        return self._stepwise.start(sources, n_segments)
+
+    def decode(
+        self,
+        sources: Sequence[Sequence[int]],
+        n_segments: Ints,
+        limits: Ints,
+        forced: Sequence[Forced] | None = None,
+        n_best: int = 0,
+    ) -> list[Decoded]:
+        """Write sentence b as n_segments[b] segments of at most limits[b] steps: `decode_segments` in one go."""
+        n_segments, limits = np.asarray(n_segments), np.maximum(limits, 1)
+        k, any_forced = rung(int(n_segments.max(initial=1)), SEGMENTS), forced is not None and any(forced)
+        source, room = self._lengths(sources, limits, k)
+
+        def decode(part: slice) -> list[Decoded]:
+            bucket = SegmentBucket(_batch(sources[part]), source, k, room, n_best, any_forced)
+            session = self._session(bucket, lambda: SegmentSession(self._model, self._capturer, bucket))
+            assert isinstance(session, SegmentSession)
+            part_forced = forced[part] if forced is not None else None
+            return session.decode(sources[part], n_segments[part], limits[part], part_forced)
+
+        return self._in_parts(decode, len(sources), (source, room, k))
+
+    def search(self, sources: Sequence[Sequence[int]], limits: Ints, beam: int = 4, alpha: float = 0.6) -> list[NBest]:
+        """Find the best translation of each sentence by beam search with one segment: `beam_search` in one go."""
+        limits = np.maximum(limits, 1)
+        source, room = self._lengths(sources, limits, beam)
+
+        def search(part: slice) -> list[NBest]:
+            bucket = BeamBucket(_batch(sources[part]), source, beam, room)
+            session = self._session(bucket, lambda: BeamSession(self._model, self._capturer, bucket))
+            assert isinstance(session, BeamSession)
+            return session.search(sources[part], limits[part], alpha)
+
+        return self._in_parts(search, len(sources), (source, room, beam))
+
+    def _lengths(self, sources: Sequence[Sequence[int]], limits: Ints, rows_a_step: int) -> tuple[int, int]:
+        """Return the bucket's source length and cache rows."""
+        longest = max((len(source) for source in sources), default=1)
+        return rung(longest, SOURCES), rung(int(limits.max(initial=1)) * rows_a_step, SEEN)
+
+    def _in_parts(
+        self, decode: Callable[[slice], list[_Result]], count: int, sizes: tuple[int, int, int]
+    ) -> list[_Result]:
+        """Decode as much at a time as buckets and memory allow; `sizes`: source, cache rows, rows a step."""
+        (source, room, rows), size = sizes, BATCHES[-1]
+        while size > 1 and (
+            self._model.session_bytes(size, source, room) + self._model.step_bytes(size * rows) > self._max_bytes
+        ):
+            size //= 2
+        results: list[_Result] = []
+        with self._lock, torch.inference_mode(), self._on_device():
+            for at in range(0, count, size):
+                results += decode(slice(at, min(at + size, count)))
+        return results
+
+    def _session(self, bucket: _Bucket, make: Callable[[], _Session]) -> _Session:
+        """Return the buffers and graphs of a bucket, made now or earlier; makes room by dropping the longest unused."""
+        if bucket in self._sessions:
+            self._sessions.move_to_end(bucket)
+            return self._sessions[bucket]
+        while self._sessions and not self._has_room_for(bucket):
+            self._sessions.popitem(last=False)[1].drop()
+        self._sessions[bucket] = make()
+        return self._sessions[bucket]
+
+    def _has_room_for(self, bucket: _Bucket) -> bool:
+        taken = sum(self._model.session_bytes(b.batch, b.source, b.room) for b in (*self._sessions, bucket))
+        return len(self._sessions) < self._max_buckets and taken <= self._max_bytes
+
+    def _on_device(self) -> AbstractContextManager[object]:
+        return torch.cuda.device(self._device) if self._device.type == "cuda" else nullcontext()
+
+
+def _batch(sources: Sequence[Sequence[int]]) -> int:
+    return rung(len(sources), BATCHES)
+
+
+def _memory_for_buffers(device: torch.device) -> int:
+    if device.type != "cuda":
+        return _CPU_MEMORY
+    return torch.cuda.get_device_properties(device).total_memory // _MEMORY_SHARE
+
+
+def load_graph_engine(folder: Path, device: torch.device, dtype: torch.dtype) -> GraphEngine:
+    """Load a model folder's weights onto a GPU."""
+    model, _ = load_model(folder)
+    if not isinstance(model, Transformer):
+        raise UserError(f"{folder}: a one-step model is not decoded in segments")
+    return GraphEngine(model, device, dtype)

@@ -1,0 +1,94 @@
+"""The small operations between the products: plain torch, or fused Triton kernels where those work.
+
+R rows, D model, V vocabulary.
+"""
+
+import logging
+from collections.abc import Callable
+from typing import Protocol
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F  # noqa: N812
+
+from recoversat.engines.cuda.state import SegmentState
+from recoversat.engines.cuda.weights import Norm
+from recoversat.vocab import DEL, PAD, TERMINATORS
+
+_log = logging.getLogger(__name__)
+
+
+class Ops(Protocol):
+    """What is done between two products."""
+
+    @property
+    def name(self) -> str:
+        """For descriptions: plain or fused."""
+
+    def add_norm(self, x: Tensor, y: Tensor, norm: Norm) -> Tensor:
+        """Add y (or y again and again, where it has fewer rows) to x in place; return the norm of the sum."""
+
+    def choose(self, logits: Tensor, state: SegmentState) -> None:
+        """Take the best token of each row, note it, and make the state that of the next step."""
+
+
+class PlainOps:
+    """The operations in plain torch: what the fused kernels are checked against."""
+
+    name = "plain"
+
+    def add_norm(self, x: Tensor, y: Tensor, norm: Norm) -> Tensor:
+        x.view(-1, *y.shape).add_(y)
+        if norm.size == x.shape[-1]:
+            return F.layer_norm(x, (norm.size,), norm.weight, norm.bias, norm.eps)
+        weight, bias = norm.weight[: norm.size], norm.bias[: norm.size]
+        return F.pad(
+            F.layer_norm(x[..., : norm.size], (norm.size,), weight, bias, norm.eps), (0, x.shape[-1] - norm.size)
+        )
+
+    def choose(self, logits: Tensor, state: SegmentState) -> None:
+        best, tokens = allowed_log_probs(logits, state).max(dim=-1)
+        note_choice(tokens, best, state)
+
+
+def allowed_log_probs(logits: Tensor, state: SegmentState) -> Tensor:
+    """Return log-probabilities (R, V), DEL left out where a sentence has one segment."""
+    logits[:, DEL].masked_fill_(state.single > 0, -torch.inf)
+    return logits.log_softmax(dim=-1, dtype=torch.float32)
+
+
+def note_choice(tokens: Tensor, log_probs: Tensor, state: SegmentState) -> None:
+    """Note what each row chose (R,), and make the state that of the next step."""
+    now = state.steps[:1]
+    state.log_tokens.index_copy_(0, now, tokens.to(torch.int32)[None])
+    state.log_probs.index_copy_(0, now, log_probs[None])
+    ended = (tokens == TERMINATORS[0]) | (tokens == TERMINATORS[1])
+    going = (state.active > 0) & ~ended & (state.steps + 1 < state.limits)
+    state.n_active.index_copy_(0, now, going.sum(dtype=torch.int32)[None])
+    state.active.copy_(going)
+    state.tokens.copy_(tokens.masked_fill(~going, PAD))
+    state.steps.add_(1)
+    state.rows.add_(state.n_segments)
+    hidden = torch.zeros_like(going, dtype=state.row_mask.dtype).masked_fill_(~going, -torch.inf)
+    state.row_mask.index_copy_(1, state.rows, hidden.view(-1, state.n_segments))
+
+
+def find_ops(device: torch.device, check: Callable[[Ops, Ops], None], wanted: bool | None) -> Ops:
+    """Return fused operations where they are wanted (None: on a GPU) and `check` finds them equal to the plain ones.
+
+    A GPU machine without Triton, or without the C compiler it needs, decodes with plain torch.
+    """
+    plain = PlainOps()
+    if wanted is False or (wanted is None and device.type != "cuda"):
+        return plain
+    try:
+        from recoversat.engines.cuda.kernels import FusedOps
+
+        fused = FusedOps()
+        check(fused, plain)
+    except Exception as error:  # whatever a compiler may raise
+        if wanted:
+            raise
+        _log.warning("fused GPU kernels do not work here, decoding goes on with plain ones: %s", error)
+        return plain
+    return fused

@@ -1,0 +1,1 @@
+"""The CPU engine: ONNX Runtime, no torch."""

@@ -1,0 +1,123 @@
+"""The reference engine: the model itself, step by step with a key/value cache, on CPU or GPU.
+
+B sentences, S source, K segments, V vocabulary.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from recoversat.decoding.stepping import FREE, Bools, Choice, Ints
+from recoversat.engines.engine import pad_sources
+from recoversat.engines.torch.description import describe_torch
+from recoversat.engines.torch.nat import TorchNatEngine
+from recoversat.model.build import Model
+from recoversat.model.device import torch_device
+from recoversat.model.transformer import DecoderCache, Transformer
+from recoversat.model.weights import load_model
+from recoversat.vocab import DEL, NEVER_EMITTED
+
+
+class TorchEngine:
+    """Decode with a Transformer as it is."""
+
+    def __init__(self, model: Transformer, device: torch.device, dtype: torch.dtype = torch.float32) -> None:
+        self._model = model.to(device, dtype).eval()
+        self._device = device
+
+    @property
+    def max_segments(self) -> int:
+        return self._model.config.max_segments
+
+    @property
+    def description(self) -> dict[str, str | int]:
+        """Name engine, precision, device and threads, for the signature of a result."""
+        return describe_torch(self._model, self._device)
+
+    @torch.inference_mode()
+    def start(self, sources: Sequence[Sequence[int]], n_segments: Ints) -> "TorchStepper":
+        """Encode the sources and project them for every decoder layer."""
+        src = torch.from_numpy(pad_sources(sources)).to(self._device)  # (B, S)
+        lengths = torch.tensor([len(source) for source in sources], device=self._device)
+        positions = torch.arange(src.shape[1], device=self._device).expand_as(src)
+        real = (positions < lengths[:, None]).long()
+        memory = self._model.encode(src, positions, real)
+        cache = self._model.start(memory, real, int(n_segments.max()))
+        single = torch.from_numpy(n_segments == 1).to(self._device)
+        return TorchStepper(self._model, cache, single)
+
+
+class TorchStepper:
+    """A batch of sentences being written by the model."""
+
+    def __init__(self, model: Transformer, cache: DecoderCache, single: Tensor) -> None:
+        self._model, self._cache = model, cache
+        self._sources = np.arange(len(single))  # which source each member translates
+        self._single = single  # (B,) sentences of one segment, which have nothing to delete
+
+    @torch.inference_mode()
+    def step(
+        self, tokens: Ints, active: Bools, forced: Ints | None = None, n_best: int = 0, scores: bool = True
+    ) -> Choice:
+        """Append a row to each segment and choose the next tokens; only those come back from the device."""
+        device = self._single.device
+        hidden = self._model.step(torch.from_numpy(tokens).to(device), torch.from_numpy(active).to(device), self._cache)
+        logits = self._model.logits(hidden)  # (B, K, V)
+        for token in NEVER_EMITTED:
+            logits[..., token] = -torch.inf
+        logits[..., DEL].masked_fill_(self._single[:, None], -torch.inf)
+        log_probs = logits.log_softmax(dim=-1, dtype=torch.float32)
+        best, best_tokens = top(log_probs, min(max(n_best, 1), log_probs.shape[-1]))
+        chosen_log_prob, chosen = best[..., 0], best_tokens[..., 0]
+        if forced is not None:
+            wanted = torch.from_numpy(forced).to(device)
+            chosen = torch.where(wanted == FREE, chosen, wanted)
+            chosen_log_prob = log_probs.gather(-1, chosen[..., None])[..., 0]
+        choice = Choice(chosen.cpu().numpy(), chosen_log_prob.cpu().numpy())
+        if not n_best:
+            return choice
+        return replace(choice, best_tokens=best_tokens.cpu().numpy(), best_log_probs=best.cpu().numpy())
+
+    @torch.inference_mode()
+    def keep(self, which: Ints) -> None:
+        """Drop or reorder members of the batch."""
+        index = torch.from_numpy(np.asarray(which)).to(self._single.device)
+        sources = self._sources[which]
+        self._cache.keep(index, same_sources=np.array_equal(sources, self._sources))
+        self._sources, self._single = sources, self._single[index]
+
+
+def top(scores: Tensor, n: int) -> tuple[Tensor, Tensor]:
+    """Return the n largest of the last dimension, best first.
+
+    The n largest lie in the n blocks with the largest maxima: finding those is one pass over the vocabulary,
+    where torch's topk on a GPU takes many.
+    """
+    if n == 1:
+        values, places = scores.max(dim=-1, keepdim=True)
+        return values, places
+    size = scores.shape[-1]
+    block = next(b for b in (128, 64, 32, 16, 8, 4, 2, 1) if size % b == 0)
+    if not scores.is_cuda or block < 8 or size <= n * block:
+        values, places = scores.topk(n, dim=-1)
+        return values, places
+    blocked = scores.unflatten(-1, (-1, block))  # (B, K, blocks, block)
+    blocks = blocked.amax(dim=-1).topk(n, dim=-1).indices  # (B, K, n)
+    inside = blocked.gather(-2, blocks[..., None].expand(*blocks.shape, block)).flatten(-2)  # (B, K, n * block)
+    values, places = inside.topk(n, dim=-1)
+    return values, blocks.gather(-1, places // block) * block + places % block
+
+
+def engine_for(model: Model, device: torch.device) -> "TorchEngine | TorchNatEngine":
+    """Wrap a model that is in memory."""
+    return TorchEngine(model, device) if isinstance(model, Transformer) else TorchNatEngine(model, device)
+
+
+def load_torch_engine(folder: Path, device: str = "auto") -> "TorchEngine | TorchNatEngine":
+    """Load a model folder's weights onto a device."""
+    model, _ = load_model(folder)
+    return engine_for(model, torch_device(device))

@@ -1,0 +1,47 @@
+"""Watch a model decode and note how large the inputs of its products get."""
+
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from recoversat.decoding.segmentwise import decode_segments, max_steps
+from recoversat.engines.torch.engine import TorchEngine
+from recoversat.export.ranges import Range, Ranges
+from recoversat.model.transformer import Transformer
+
+OUTPUT = "embedding"  # the product that gives logits
+
+
+def calibrate(model: Transformer, sources: Sequence[Sequence[int]], segments: Sequence[int]) -> Ranges:
+    """Decode a sample of sources with each K and note the least and the largest input of every product."""
+    seen: dict[str, Range] = {}
+
+    def note(name: str, rows: Tensor) -> None:
+        low, high = seen.get(name, Range(0.0, 0.0))  # 0 must be a value of its own: padding and ReLU have many
+        seen[name] = Range(min(low, float(rows.min())), max(high, float(rows.max())))
+
+    hooks = [
+        module.register_forward_pre_hook(lambda _, inputs, name=name: note(name, inputs[0]))
+        for name, module in model.named_modules()
+        if isinstance(module, nn.Linear)
+    ]
+    hooks.append(model.decoder.norm.register_forward_hook(lambda _, inputs, output: note(OUTPUT, output)))
+    try:
+        for k in segments:
+            _decode_all(model, sources, k)
+    finally:
+        for hook in hooks:
+            hook.remove()
+    return seen
+
+
+def _decode_all(model: Transformer, sources: Sequence[Sequence[int]], k: int) -> None:
+    """Decode sentences one by one: padding would be seen too."""
+    engine = TorchEngine(model, torch.device("cpu"))
+    for source in sources:
+        n_segments = np.array([k])
+        decode_segments(
+            engine.start([source], n_segments), n_segments, max_steps(np.array([len(source)]), n_segments, 20)
+        )

@@ -1,0 +1,160 @@
+"""Write a folder that CTranslate2 loads, and let it prove that it says what our own engine says."""
+
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from recoversat import __version__
+from recoversat.decoding.segmentwise import decode_segments, max_steps
+from recoversat.errors import UserError
+from recoversat.export.ctranslate2_writer import MODEL, POSITIONS, import_ctranslate2, write_ctranslate2
+from recoversat.export.folder import Original, ValidationText, check_place, load_original, sample_sources
+from recoversat.export.onnx import BleuChange, PrecisionName, refuse_loss
+from recoversat.files.model_folder import read_config, resolve_model
+from recoversat.files.storage import atomic_folder
+from recoversat.measuring.peers.ctranslate2 import CTranslate2Translator
+from recoversat.measuring.quality.metrics import corpus_bleu
+from recoversat.text.directions import directed, translate_directed
+from recoversat.translator import Translator
+from recoversat.vocab import EOS
+
+_BATCH = 32
+
+
+@dataclass(frozen=True)
+class Same:
+    """How many sentences come out the same, in one precision, on some text."""
+
+    precision: str
+    same: int
+    sentences: int
+    text: str
+
+    def as_text(self) -> str:
+        """Say it in a line."""
+        return f"{self.precision}: same as torch, greedy, in {self.same} of {self.sentences} sentences ({self.text})"
+
+
+@dataclass(frozen=True)
+class PeerReport:
+    """What the export found out about itself."""
+
+    precision: PrecisionName
+    bytes: int
+    same: list[Same]
+    bleu: BleuChange | None
+
+    def as_text(self) -> str:
+        """Show the checks and the size, a line each."""
+        lines = [one.as_text() for one in self.same]
+        if self.bleu:
+            before, after = self.bleu.reference, self.bleu.exported
+            lines.append(f"{self.precision}: greedy BLEU {before:.2f} -> {after:.2f} ({self.bleu.change:+.2f})")
+        return "\n".join([*lines, f"{self.precision}: {self.bytes / 1e6:.1f} MB"])
+
+
+def export_ctranslate2(
+    model: Path, out: Path, precisions: Sequence[PrecisionName], valid: ValidationText | None, *, force: bool = False
+) -> PeerReport:
+    """Write `out` whole, or nothing where a check fails; `force` replaces what is there and overrules checks."""
+    import_ctranslate2()
+    precision = _one(precisions)
+    _check_autoregressive(model)
+    original = load_original(model)
+    check_place(out, original.folder, force)
+    with atomic_folder(out, replace=force) as folder:
+        same = [_check_fp32(original, valid, force)]
+        _write(original, folder, precision)
+        more, bleu = _measure(original, folder, precision, valid, force)
+        report = PeerReport(precision, (folder / MODEL).stat().st_size, same + more, bleu)
+        (folder / "README.md").write_text(_card(original, report), encoding="utf-8")
+    return report
+
+
+def _one(precisions: Sequence[PrecisionName]) -> PrecisionName:
+    """A CTranslate2 folder has one precision; without a choice it is fp32, which its engine turns into int8 itself."""
+    if len(precisions) > 1:
+        raise UserError("--format ctranslate2 writes one precision a folder: give one --precision, int8 or fp32")
+    return precisions[0] if precisions else "fp32"
+
+
+def _check_autoregressive(model: Path) -> None:
+    config, _ = read_config(resolve_model(model))
+    if config.model.kind != "segments":
+        raise UserError(f"{model}: CTranslate2 has no one-step models (model.kind {config.model.kind}); name a teacher")
+    if 1 not in (choices := config.train.segment_choices):
+        raise UserError(
+            f"{model}: CTranslate2 writes token after token, this model has only learnt K = {max(choices)}; name its"
+            f" teacher, or train with train.segments=[1,{max(choices)}]"
+        )
+
+
+def _write(original: Original, folder: Path, precision: PrecisionName) -> None:
+    tokenizer = original.tokenizer
+    weights = {name: tensor.numpy() for name, tensor in original.model.state_dict().items()}
+    write_ctranslate2(weights, original.config, tokenizer.pieces(range(tokenizer.size)), folder, precision)
+    tokenizer.save(folder)
+
+
+def _check_fp32(original: Original, valid: ValidationText | None, force: bool) -> Same:
+    """Compare the tokens of sample sentences in fp32, even where int8 is what is kept."""
+    said, sources = sample_sources(original, valid)
+    ones = np.ones(len(sources), dtype=np.int64)
+    limits = max_steps(np.array([len(ids) for ids in sources]), ones, original.config.decode.extra_steps)
+    decoded = decode_segments(original.engine.start(sources, ones), ones, limits)
+    wanted = [[token for token in one.segments[0] if token != EOS] for one in decoded]
+    with tempfile.TemporaryDirectory() as name:
+        _write(original, Path(name), "fp32")
+        got = CTranslate2Translator(Path(name), compute_type="float32").translate_ids(sources)
+    same = sum(one == other for one, other in zip(wanted, got, strict=True))
+    if same < len(sources) and not force:
+        raise UserError(
+            f"CTranslate2 does not write what torch writes ({same} of {len(sources)} sentences the same); "
+            "nothing was written; pass --force to keep it all the same"
+        )
+    return Same("fp32", same, len(sources), said)
+
+
+def _measure(
+    original: Original, folder: Path, precision: PrecisionName, valid: ValidationText | None, force: bool
+) -> tuple[list[Same], BleuChange | None]:
+    """Translate the whole validation text with both, greedily."""
+    if not valid:
+        return [], None
+    translator = Translator.of(original.engine, original.tokenizer, original.config)
+    each = directed(valid.src, original.config.data, original.config.data.tgt_lang)
+
+    def ours(into: str, texts: list[str]) -> list[str]:
+        return [one.text for one in translator.into(into).translate(texts, segments=1, batch_size=_BATCH)]
+
+    def theirs(into: str, texts: list[str]) -> list[str]:
+        return [one.text for one in CTranslate2Translator(folder, target=into).translate(texts, batch_size=_BATCH)]
+
+    wanted, got = translate_directed(each, ours), translate_directed(each, theirs)
+    change = BleuChange(corpus_bleu(wanted, valid.tgt).value, corpus_bleu(got, valid.tgt).value)
+    refuse_loss(change, force=force)
+    same = sum(one == other for one, other in zip(wanted, got, strict=True))
+    return [Same(precision, same, len(wanted), "whole validation text")], change
+
+
+def _card(original: Original, report: PeerReport) -> str:
+    return "\n".join(
+        [
+            f"# {original.config.data.languages}, for CTranslate2",
+            "",
+            f"An autoregressive Transformer of recoversat {__version__}, {report.precision}. Greedy decoding "
+            "(`beam_size=1, min_decoding_length=0`) writes what recoversat writes with one segment.",
+            "",
+            "    recoversat bench --system peer=THIS_FOLDER:beam=4 --src text",
+            "",
+            "- Sources are the pieces of the tokenizer file here, without `<s>` and `</s>`; set `max_input_length=0`.",
+            f"- Positions: {POSITIONS}, for sources and translations alike.",
+            "- `<pad>`, `<s>`, `<unk>` and `<del>` have a bias that keeps them from being written.",
+            "",
+            *(f"- {line}" for line in report.as_text().splitlines()),
+            "",
+        ]
+    )

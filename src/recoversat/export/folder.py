@@ -1,0 +1,205 @@
+"""Write a model folder that translates without torch, and let it prove that it still says the same."""
+
+import shutil
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import get_args
+
+import numpy as np
+import torch
+
+from recoversat.config import Config
+from recoversat.data.corpus import open_corpus
+from recoversat.data.prepare import TextPairs
+from recoversat.engines.engine import Engine
+from recoversat.engines.loading import EXPORT, ONNX
+from recoversat.engines.onnx.engine import OnnxEngine, usable_cores
+from recoversat.engines.torch.engine import TorchEngine
+from recoversat.errors import UserError
+from recoversat.export.calibration import calibrate
+from recoversat.export.onnx import PrecisionName, compare_bleu, compare_tokens, export_model
+from recoversat.export.report import Agreement, Bleu, ExportReport, export_card, file_sizes
+from recoversat.files.model_folder import WEIGHTS, read_config, resolve_model, weights_fingerprint, write_description
+from recoversat.files.storage import atomic_folder, write_json
+from recoversat.measuring.quality.metrics import corpus_bleu
+from recoversat.model.transformer import Transformer
+from recoversat.model.weights import load_model
+from recoversat.text.directions import directed, encode_directed, translate_directed
+from recoversat.text.tokenizer import Tokenizer, join_subwords, load_tokenizer, vocabulary_fingerprint
+from recoversat.translator import Translator
+from recoversat.vocab import N_SPECIAL
+
+_SAMPLE = 32  # sentences whose tokens are compared
+_CALIBRATION = 64  # sentences that give int8 its scales
+_BATCH = 32
+
+
+@dataclass(frozen=True)
+class ValidationText:
+    """Sentences and their translations, which show what a precision costs."""
+
+    src: list[str]
+    tgt: list[str]
+
+
+@dataclass(frozen=True)
+class Original:
+    """The model that is exported."""
+
+    folder: Path
+    model: Transformer
+    config: Config
+    tokenizer: Tokenizer
+
+    @property
+    def engine(self) -> Engine:
+        return TorchEngine(self.model, torch.device("cpu"))
+
+
+def export_folder(
+    model: Path, out: Path, precisions: Sequence[PrecisionName], valid: ValidationText | None, *, force: bool = False
+) -> ExportReport:
+    """Write `out` whole, or nothing where a check fails; `force` replaces what is there and overrules checks."""
+    original = load_original(model)
+    check_place(out, original.folder, force)
+    _, facts = read_config(original.folder)
+    with atomic_folder(out, replace=force) as folder:
+        write_description(folder, original.config, original.tokenizer, facts)
+        report = _write_graphs(original, folder / ONNX, precisions, valid, force)
+        write_json(folder / EXPORT, report.as_json())
+        (folder / "README.md").write_text(export_card(original.config, facts, report), encoding="utf-8")
+    return report
+
+
+def precisions_of(names: Sequence[str] | None) -> tuple[PrecisionName, ...]:
+    """Check the names of precisions; without any, all there are."""
+    known: tuple[PrecisionName, ...] = get_args(PrecisionName)
+    for name in names or ():
+        if name not in known:
+            raise UserError(f"--precision {name}: there are {' and '.join(known)}")
+    return tuple(name for name in known if not names or name in names)
+
+
+def validation_text(model: Path, corpus: Path | None, files: TextPairs | None) -> ValidationText | None:
+    """Read the validation text of a corpus or of two files; None where there is none."""
+    if corpus and files:
+        raise UserError("give either --corpus, or --valid-src and --valid-tgt")
+    folder = resolve_model(model)
+    if corpus:
+        if vocabulary_fingerprint(corpus) != vocabulary_fingerprint(folder):
+            raise UserError(f"{model} and {corpus} have different vocabularies; give the corpus it was trained on")
+        opened = open_corpus(corpus)
+        pairs = list(zip(opened.valid_src, opened.valid_tgt, strict=True))
+    else:
+        pairs = list(files or ())
+    if not pairs:
+        return None
+    config, _ = read_config(folder)
+    split = config.data.tokenizer == "bpe"  # translations come joined; so must what they are compared with
+    return ValidationText([src for src, _ in pairs], [join_subwords(tgt) if split else tgt for _, tgt in pairs])
+
+
+def load_original(model: Path) -> Original:
+    """Load the torch weights of a model that writes step by step."""
+    folder = resolve_model(model)
+    config, _ = read_config(folder)
+    if config.model.kind != "segments":
+        raise UserError(
+            f"{model}: a one-step model (model.kind {config.model.kind}) is not exported; it is a baseline for"
+            " comparison, and only models that write step by step have an ONNX engine"
+        )
+    network, _ = load_model(folder)
+    assert isinstance(network, Transformer)
+    return Original(folder, network.eval(), config, load_tokenizer(folder))
+
+
+def check_place(out: Path, model: Path, force: bool) -> None:
+    """Refuse to write over the model itself, or over something else that was not to be replaced."""
+    inside, place = model.resolve(), out.resolve()
+    if place == inside or place in inside.parents:
+        raise UserError(f"{out} holds the model that is exported; choose another folder")
+    if out.exists() and not force:
+        raise UserError(f"{out} exists already; choose another folder or add --force to replace it")
+
+
+def _write_graphs(
+    original: Original, out: Path, precisions: Sequence[PrecisionName], valid: ValidationText | None, force: bool
+) -> ExportReport:
+    """Write the graphs and compare each precision with the original; fp32 is checked even where it is not kept."""
+    weights = {name: tensor.numpy() for name, tensor in original.model.state_dict().items()}
+    written = tuple(dict.fromkeys([*precisions, "fp32"]))
+    cores, config = usable_cores(), original.config.model
+    learnt_from = _spread(original, valid, _CALIBRATION) if "int8" in precisions else []
+    ranges = calibrate(original.model, learnt_from, _few(original.config.train.segment_choices))
+    folders = export_model(weights, config, out, written, ranges)
+    engines = {path.name: OnnxEngine(path, config, cores) for path in folders}
+    sample, sources = sample_sources(original, valid)
+    agreements = [
+        Agreement(name, k, compare_tokens(original.engine, engine, sources, k, original.config.decode.extra_steps))
+        for name, engine in engines.items()
+        for k in sorted(set(original.config.train.segment_choices))
+    ]
+    _refuse_other_tokens(agreements, force)
+    int8 = _measure_int8(original, engines["int8"], valid, force) if "int8" in engines and valid else None
+    if "fp32" not in precisions:
+        shutil.rmtree(out / "fp32")
+    source = {
+        "weights": weights_fingerprint(original.folder),
+        "bytes": (original.folder / WEIGHTS).stat().st_size,
+        "parameters": sum(array.size for array in weights.values()),
+    }
+    files: dict[str, dict[str, int]] = {name: file_sizes(out / name) for name in precisions}
+    return ExportReport(source, sample, agreements, int8, files, len(learnt_from))
+
+
+def _few(choices: Sequence[int]) -> list[int]:
+    """Take the least, the middle and the largest K."""
+    known = sorted(set(choices))
+    return sorted({known[0], known[len(known) // 2], known[-1]})
+
+
+def sample_sources(original: Original, valid: ValidationText | None) -> tuple[str, list[list[int]]]:
+    """Take sentences from all over the validation text, or make some up; also say which."""
+    if chosen := _spread(original, valid, _SAMPLE):
+        return "validation text", chosen
+    rng = np.random.default_rng(1)
+    lengths = rng.integers(1, 40, _SAMPLE)
+    made_up = [rng.integers(N_SPECIAL, original.tokenizer.size, length).tolist() for length in lengths]
+    return "random ids, as there is no validation text", made_up
+
+
+def _spread(original: Original, valid: ValidationText | None, n: int) -> list[list[int]]:
+    """Draw n sentences, or all there are, of the validation text; a fixed stride might meet one direction only."""
+    data = original.config.data
+    each = directed([text for text in valid.src if text.strip()] if valid else [], data, data.tgt_lang)
+    drawn = np.random.default_rng(1).permutation(len(each))[:n]
+    return encode_directed([each[i] for i in sorted(drawn)], original.tokenizer, data)
+
+
+def _refuse_other_tokens(agreements: Sequence[Agreement], force: bool) -> None:
+    for one in agreements:
+        if one.precision == "fp32" and not one.check.passed and not force:
+            raise UserError(
+                f"the exported model is not the original ({one.as_text()}, the first other one is sentence "
+                f"{(one.check.first_difference or 0) + 1}); nothing was written; pass --force to keep it all the same"
+            )
+
+
+def _measure_int8(original: Original, int8: Engine, valid: ValidationText, force: bool) -> Bleu:
+    change = compare_bleu(original.engine, int8, _bleu(original, valid), force=force)
+    return Bleu("int8", change, len(valid.src), corpus_bleu(valid.tgt, valid.tgt).signature)
+
+
+def _bleu(original: Original, valid: ValidationText) -> Callable[[Engine], float]:
+    data = original.config.data
+
+    def measure(engine: Engine) -> float:
+        translator = Translator.of(engine, original.tokenizer, original.config)
+        translations = translate_directed(
+            directed(valid.src, data, data.tgt_lang),
+            lambda into, texts: translator.into(into).translate(texts, batch_size=_BATCH),
+        )
+        return corpus_bleu([translation.text for translation in translations], valid.tgt).value
+
+    return measure

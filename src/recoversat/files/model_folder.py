@@ -1,0 +1,69 @@
+"""What a model folder is: config.json, weights, the tokenizer, a card. Readable without torch."""
+
+from pathlib import Path
+from typing import Any
+
+from recoversat import __version__
+from recoversat.config import Config, parse_config
+from recoversat.errors import UserError
+from recoversat.files.storage import fingerprint, read_json, write_json
+from recoversat.text.tokenizer import Tokenizer
+
+CONFIG, WEIGHTS = "config.json", "model.safetensors"
+FORMAT = "recoversat-1"
+
+
+def write_description(folder: Path, config: Config, tokenizer: Tokenizer, facts: dict[str, Any]) -> None:
+    """Write all of a model but its weights; `facts` (step, BLEU, data) are kept with it."""
+    tokenizer.save(folder)
+    write_json(folder / CONFIG, {"format": FORMAT, "version": __version__, "facts": facts, **config.model_dump()})
+    (folder / "README.md").write_text(_model_card(config, facts), encoding="utf-8")
+
+
+def read_config(folder: Path) -> tuple[Config, dict[str, Any]]:
+    """Return a model folder's settings and the facts kept with it."""
+    values = read_json(folder / CONFIG, "model folder")
+    if not isinstance(values, dict) or values.pop("format", None) != FORMAT:
+        raise UserError(f"{folder}: not a model of recoversat (config.json does not say {FORMAT!r})")
+    values.pop("version", None)
+    facts = values.pop("facts", {})
+    return parse_config(values), facts
+
+
+def resolve_model(path: Path) -> Path:
+    """Find the model meant by a path: a model folder, or a training run (its best, else its newest)."""
+    if not path.exists():
+        raise UserError(f"{path}: no such model folder")
+    if (path / CONFIG).is_file():
+        return path
+    for name in ("model", "best"):  # what `fit` and `train` leave behind
+        if (path / name / CONFIG).is_file():
+            return path / name
+    if checkpoints := checkpoint_folders(path):
+        return checkpoints[-1]
+    raise UserError(f"{path}: neither a model folder (config.json) nor a training run (best/, checkpoints/)")
+
+
+def weights_fingerprint(folder: Path) -> str:
+    """Identify a model's torch weights by content."""
+    if not (folder / WEIGHTS).is_file():
+        raise UserError(f"{folder}: no torch weights here ({WEIGHTS}); name the model this one was exported from")
+    return fingerprint(folder / WEIGHTS)
+
+
+def checkpoint_folders(run: Path) -> list[Path]:
+    """Return the checkpoints of a training run, oldest first."""
+    return sorted((run / "checkpoints").glob("step-*"))
+
+
+def _model_card(config: Config, facts: dict[str, Any]) -> str:
+    lines = [
+        f"# {config.data.languages}, {config.model.kind}",
+        "",
+        f"Trained with recoversat {__version__}, preset {config.preset or 'none'}, K = {config.train.segments}.",
+        "",
+        *(f"- {name}: {value}" for name, value in facts.items()),
+        "",
+        "Translate with it: `recoversat translate --model THIS_FOLDER < text`",
+    ]
+    return "\n".join(lines) + "\n"

@@ -1,0 +1,1 @@
+"""Quality and speed of systems, and what is told of them."""

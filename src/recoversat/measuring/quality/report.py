@@ -1,0 +1,138 @@
+"""One report for several systems and test sets: Markdown, JSON lines and one self-contained HTML page."""
+
+import json
+import math
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from recoversat.errors import UserError
+from recoversat.files.storage import write_text
+from recoversat.measuring.quality.html_page import html_page
+from recoversat.measuring.quality.outputs import JSON, TestSet, signature_text
+from recoversat.measuring.quality.plots import (
+    Plot,
+    plot_bleu_by_length,
+    plot_quality_speed,
+    plot_segment_lengths,
+    plot_steps,
+    write_plot,
+)
+from recoversat.measuring.quality.result_tables import comparison_table, confidence_table, results_table
+from recoversat.measuring.quality.results import Result
+from recoversat.measuring.quality.table import Table, to_markdown
+
+
+@dataclass(frozen=True)
+class ReportFiles:
+    """Where the parts of a report were written."""
+
+    markdown: Path
+    jsonl: Path
+    html: Path
+    plots: list[Path]
+
+
+def to_record(result: Result) -> dict[str, JSON]:
+    """Give everything known about a result as one JSON object; what is infinite or unknown is null."""
+    output, quality = result.output, result.quality
+    record: dict[str, JSON] = {
+        "system": output.name,
+        "test_set": output.test_set,
+        "test_set_hash": result.test_set_hash,
+        "sentences": len(output.hypotheses),
+        "bleu": _plain(quality.bleu),
+        "chrf": _plain(quality.chrf),
+        "ter": _plain(quality.ter),
+        "tokenised_bleu": _plain(quality.tokenised_bleu),
+        "comparisons": [_plain(comparison) for comparison in result.comparisons],
+        "errors": _plain(result.errors),
+        "steps": _plain(result.steps),
+        "segments": _plain(result.segments),
+        "confidence": _plain(result.confidence),
+        "latency_ms": output.latency_ms,
+        "signature": output.signature,
+    }
+    return record
+
+
+def to_jsonl(results: Sequence[Result]) -> str:
+    """Write one line a system and test set."""
+    return "".join(json.dumps(to_record(r), ensure_ascii=False, allow_nan=False) + "\n" for r in results)
+
+
+def report_markdown(results: Sequence[Result], tables: Sequence[Table] = ()) -> str:
+    """Write the results, the tests behind them, `tables` of your own and all signatures."""
+    parts = [to_markdown(table) for table in _all_tables(results, tables)]
+    signatures = "\n".join(f"- {name}: `{text}`" for name, text in signatures_of(results))
+    return "\n".join([*parts, f"**Signatures**\n\n{signatures}\n"])
+
+
+def standard_plots(results: Sequence[Result], test_sets: Sequence[TestSet]) -> list[Plot]:
+    """Draw for each test set whatever the results allow."""
+    plots: list[Plot] = []
+    for test_set in test_sets:
+        here = [result for result in results if result.output.test_set == test_set.name]
+        if not here:
+            continue
+        plots.append(plot_bleu_by_length([result.output for result in here], test_set))
+        if any(result.output.latency_ms is not None for result in here):
+            plots.append(plot_quality_speed(here, test_set.name))
+        if steps := {r.output.name: r.steps.counts for r in here if r.steps}:
+            plots.append(plot_steps(steps, test_set.name))
+        lengths = {r.output.name: r.segments.length_counts for r in here if r.segments}
+        if any(lengths.values()):
+            plots.append(plot_segment_lengths(lengths, test_set.name))
+    return plots
+
+
+def write_report(
+    folder: Path,
+    results: Sequence[Result],
+    *,
+    plots: Sequence[Plot] = (),
+    tables: Sequence[Table] = (),
+    title: str = "Evaluation",
+) -> ReportFiles:
+    """Write report.md, results.jsonl, report.html and plots/ into `folder`, each file whole or not at all."""
+    if not results:
+        raise UserError(f"{folder}: no report to write, there are no results")
+    page = html_page(title, _all_tables(results, tables), plots, signatures_of(results))
+    files = ReportFiles(folder / "report.md", folder / "results.jsonl", folder / "report.html", [])
+    for plot in plots:
+        files.plots.extend(write_plot(folder / "plots", plot))
+    write_text(files.jsonl, to_jsonl(results))
+    write_text(files.html, page)
+    write_text(files.markdown, f"# {title}\n\n{report_markdown(results, tables)}")
+    return files
+
+
+def signatures_of(results: Sequence[Result]) -> list[tuple[str, str]]:
+    """List each distinct signature once: the metrics', then the systems'."""
+    found: dict[tuple[str, str], None] = {}
+    for result in results:
+        quality = result.quality
+        scores = [s for s in (quality.bleu, quality.chrf, quality.ter, quality.tokenised_bleu) if s]
+        found |= {(score.name, score.signature): None for score in scores}
+    for result in results:
+        found |= {(f"{c.metric}, paired bootstrap", c.signature): None for c in result.comparisons}
+    for result in results:
+        found[(f"test set {result.output.test_set}", f"hash:{result.test_set_hash}")] = None
+    for result in results:
+        found[(result.output.name, signature_text(result.output.signature) or "(no settings given)")] = None
+    return list(found)
+
+
+def _all_tables(results: Sequence[Result], extra: Sequence[Table]) -> list[Table]:
+    ours = (results_table(results), comparison_table(results), confidence_table(results))
+    return [table for table in ours if table is not None] + list(extra)
+
+
+def _plain(value: object) -> JSON:
+    """Turn one of our dataclasses into JSON; infinity is not JSON and becomes null."""
+    if value is None:
+        return None
+    return {
+        key: None if isinstance(item, float) and math.isinf(item) else item
+        for key, item in asdict(value).items()  # type: ignore[call-overload]
+    }

@@ -1,0 +1,167 @@
+"""The tables of a report: scores, the bootstrap behind them, confidence."""
+
+from collections.abc import Sequence
+
+from recoversat.measuring.quality.metrics import Comparison, Score
+from recoversat.measuring.quality.results import Result
+from recoversat.measuring.quality.table import MISSING, Table, number, without_empty_columns
+
+_MEASURES = (
+    "BLEU",
+    "vs baseline",
+    "chrF2++",
+    "TER",
+    "Tokenised BLEU",
+    "Rep %",
+    "Mis %",
+    "Step",
+    "Deleted",
+    "Cut off",
+    "ms",
+    "Speedup",
+)
+_HALVES = ("BLEU, surer / other half", "chrF2++, surer / other half")
+
+
+def results_table(results: Sequence[Result]) -> Table:
+    """Put all results into one table; columns that nobody fills are left out."""
+    rows = [
+        [result.output.test_set, result.output.name, _k(result), *_cells(result), _speedup(result, results)]
+        for result in results
+    ]
+    columns = ["Test set", "System", "K", *_MEASURES]
+    return without_empty_columns(Table("Results", columns, rows, n_labels=2, notes=_notes(results)))
+
+
+def comparison_table(results: Sequence[Result]) -> Table | None:
+    """Show every metric's paired bootstrap, or None when there was no baseline."""
+    compared = [result for result in results if result.comparisons]
+    if not compared:
+        return None
+    metrics = [comparison.metric for comparison in compared[0].comparisons]
+    return Table(
+        caption=f"Paired bootstrap against {_baselines(results)}",
+        columns=["Test set", "System", *(head for m in metrics for head in (m, f"Δ {m}", "p"))],
+        rows=[
+            [
+                r.output.test_set,
+                r.output.name,
+                *(cell for c in r.comparisons for cell in _comparison_cells(c)),
+            ]
+            for r in compared
+        ],
+        n_labels=2,
+        notes=[
+            "Scores are means over the resamples, ± half of the 95 % interval. A difference with p < 0.05"
+            " is unlikely to be an accident of this test set's sentences."
+        ],
+    )
+
+
+def confidence_table(results: Sequence[Result]) -> Table | None:
+    """Show how well each system's score ranks its sentences, or None when no system gives scores."""
+    rows = []
+    for result in results:
+        if result.confidence is None:
+            continue
+        halves = result.confidence.halves
+        pairs = ((halves.top_bleu, halves.bottom_bleu), (halves.top_chrf, halves.bottom_chrf)) if halves else ()
+        ranks = [number(result.confidence.spearman, 3), number(result.confidence.kendall, 3)]
+        cells = [f"{top:.2f} / {bottom:.2f}" for top, bottom in pairs] or [MISSING] * len(_HALVES)
+        rows.append([result.output.test_set, result.output.name, *ranks, *cells])
+    if not rows:
+        return None
+    return Table(
+        caption="Confidence: does the mean log-probability tell good sentences from bad ones?",
+        columns=["Test set", "System", "Spearman ρ", "Kendall τ-b", *_HALVES],
+        rows=rows,
+        n_labels=2,
+        notes=["Correlation of the score with sentence-level chrF2++; 1 = perfect ranking, 0 = none."],
+    )
+
+
+def _cells(result: Result) -> list[str]:
+    """Fill the columns of _MEASURES but the last, which needs the other results."""
+    quality, errors, segments = result.quality, result.errors, result.segments
+    return [
+        _score(quality.bleu),
+        _significance(result),
+        _score(quality.chrf),
+        _score(quality.ter),
+        _score(quality.tokenised_bleu),
+        number(errors.rep if errors else None),
+        number(errors.mis if errors else None),
+        number(result.steps.mean if result.steps else None),
+        _percent(segments.deleted_share if segments else None),
+        _percent(segments.cut_share if segments else None),
+        number(result.output.latency_ms, 1),
+    ]
+
+
+def _speedup(result: Result, results: Sequence[Result]) -> str:
+    """Say how many times faster than the AT system; only timings by one engine on one device are comparable."""
+    at_system, latency = result.errors.relative_to if result.errors else None, result.output.latency_ms
+    for other in results:
+        if (other.output.test_set, other.output.name) == (result.output.test_set, at_system) and latency:
+            at_latency = other.output.latency_ms
+            return MISSING if at_latency is None else f"{at_latency / latency:.2f}x"
+    return MISSING
+
+
+def _k(result: Result) -> str:
+    k = result.output.signature["K"]
+    return MISSING if k is None else str(k)
+
+
+def _score(score: Score | None) -> str:
+    return number(score.value if score else None)
+
+
+def _percent(share: float | None) -> str:
+    return MISSING if share is None else f"{100 * share:.1f} %"
+
+
+def _significance(result: Result) -> str:
+    for comparison in result.comparisons:
+        if comparison.metric == "BLEU":
+            return f"{comparison.difference:+.2f} (p = {_p_value(comparison)})"
+    return MISSING
+
+
+def _p_value(comparison: Comparison) -> str:
+    # sacreBLEU gives a difference of exactly zero the smallest p there is, which reads as "significant".
+    return MISSING if comparison.difference == 0 else f"{comparison.p_value:.3f}"
+
+
+def _comparison_cells(comparison: Comparison) -> list[str]:
+    mean = f"{comparison.mean:.2f} ± {comparison.interval:.2f}"
+    return [mean, f"{comparison.difference:+.2f}", _p_value(comparison)]
+
+
+def _baselines(results: Sequence[Result]) -> str:
+    return ", ".join(sorted({comparison.baseline for r in results for comparison in r.comparisons}))
+
+
+def _notes(results: Sequence[Result]) -> list[str]:
+    notes = ["BLEU, chrF2++ and TER: sacreBLEU on detokenised text; of TER, Rep, Mis and Step, less is better."]
+    if at_systems := sorted({r.errors.relative_to for r in results if r.errors}):
+        notes.append(
+            f"Rep and Mis: increment of repeated and of missing tokens relative to {', '.join(at_systems)},"
+            " in percent; ∞ = that system has none, – = written in other sub-words than its own."
+        )
+    for name in at_systems:
+        if any(r.output.name == name and r.output.signature["K"] not in (None, 1) for r in results):
+            notes.append(f"{name} is not autoregressive (K > 1): Rep and Mis cannot be compared with the paper's.")
+    if baselines := _baselines(results):
+        notes.append(f"“vs baseline”: BLEU minus that of {baselines}, p by paired bootstrap.")
+    if any(_speedup(r, results) != MISSING for r in results):
+        notes.append(f"ms: mean of one sentence at batch 1. Speedup: over {', '.join(at_systems)}.")
+    if any(r.segments for r in results):
+        notes.append("Deleted, Cut off: share of all segments that ended with DEL, or at the maximum length.")
+    if split := sorted({r.output.name for r in results if r.output.settings.get("text") == "tokenised"}):
+        notes.append(
+            f"{', '.join(split)}: trained on tokenised text ('@@ '), so the text is still tokenised when it is scored."
+        )
+    if any(r.quality.tokenised_bleu for r in results):
+        notes.append("Tokenised BLEU is for comparison with the paper only.")
+    return notes

@@ -1,0 +1,77 @@
+"""How a system wrote: decoding steps, segment lengths, deletions, segments cut off at the maximum."""
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from recoversat.measuring.quality.outputs import SegmentStat, SystemOutput
+
+
+@dataclass(frozen=True)
+class StepSummary:
+    """Step of the paper: the mean over sentences, and how many sentences took how many steps."""
+
+    mean: float
+    counts: dict[int, int]
+
+
+@dataclass(frozen=True)
+class SegmentSummary:
+    """Shares are of all segments; the lengths are of the segments that stayed, empty ones included."""
+
+    total: int
+    deleted_share: float
+    cut_share: float
+    length_counts: dict[int, int]
+
+
+def steps_taken(segments: Sequence[SegmentStat]) -> int:
+    """Count the decoding steps of one sentence: its longest segment, terminator included.
+
+    >>> steps_taken([SegmentStat(3, "eos"), SegmentStat(4, "cut"), SegmentStat(1, "del")])
+    4
+    """
+    return max((segment.length + (segment.ending != "cut") for segment in segments), default=0)
+
+
+def summarise_steps(steps: Sequence[int]) -> StepSummary:
+    """Average the steps of a test set and count them.
+
+    >>> summarise_steps([4, 5, 4, 7])
+    StepSummary(mean=5.0, counts={4: 2, 5: 1, 7: 1})
+    """
+    return StepSummary(sum(steps) / len(steps) if steps else 0.0, _counted(steps))
+
+
+def summarise_segments(sentences: Sequence[Sequence[SegmentStat]]) -> SegmentSummary:
+    """Pool the segments of all sentences.
+
+    >>> summarise_segments([[SegmentStat(3, "eos"), SegmentStat(1, "del")]])
+    SegmentSummary(total=2, deleted_share=0.5, cut_share=0.0, length_counts={3: 1})
+    """
+    pooled = [segment for segments in sentences for segment in segments]
+    endings = Counter(segment.ending for segment in pooled)
+    total = len(pooled)
+    return SegmentSummary(
+        total=total,
+        deleted_share=endings["del"] / total if total else 0.0,
+        cut_share=endings["cut"] / total if total else 0.0,
+        length_counts=_counted(segment.length for segment in pooled if segment.ending != "del"),
+    )
+
+
+def steps_of(output: SystemOutput) -> list[int] | None:
+    """Give the steps of each sentence as reported, else from its segments, else None.
+
+    >>> steps_of(SystemOutput("s", "t", ["x"], segments=[[SegmentStat(3, "eos")]]))
+    [4]
+    """
+    if output.steps is not None:
+        return output.steps
+    if output.segments is not None:
+        return [steps_taken(segments) for segments in output.segments]
+    return None
+
+
+def _counted(values: Iterable[int]) -> dict[int, int]:
+    return dict(sorted(Counter(values).items()))

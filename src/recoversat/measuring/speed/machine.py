@@ -1,0 +1,70 @@
+"""What a measurement ran on: without it the figures mean nothing."""
+
+import os
+import platform
+import shutil
+import subprocess
+from collections.abc import Sequence
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+from recoversat import __version__
+from recoversat.engines.onnx.engine import cores
+
+_PACKAGES = ("numpy", "onnxruntime", "torch", "ctranslate2", "sentencepiece")
+_INSTRUCTIONS = ("avx2", "avx512f", "avx512_vnni", "avx_vnni", "amx_int8")
+
+
+def machine() -> dict[str, Any]:
+    """Describe processor, memory, GPU and the versions of all that computes."""
+    return {
+        "processor": _processor_field("model name") or platform.processor() or platform.machine(),
+        "instructions": [one for one in _INSTRUCTIONS if one in _processor_field("flags").split()],
+        "cores": cores(),
+        "memory_bytes": _memory(),
+        "gpu": _gpu(),
+        "system": platform.platform(),
+        "python": platform.python_version(),
+        "versions": {"recoversat": __version__} | {name: found for name in _PACKAGES if (found := _version(name))},
+    }
+
+
+def busy_seconds() -> float | None:
+    """Return the processor seconds this machine has worked since it started; None where it does not say."""
+    try:
+        fields = Path("/proc/stat").read_text(encoding="utf-8").split("\n", 1)[0].split()[1:9]
+        user, nice, system, _idle, _waiting, irq, softirq, steal = (int(field) for field in fields)
+    except (OSError, ValueError):
+        return None
+    return (user + nice + system + irq + softirq + steal) / os.sysconf("SC_CLK_TCK")
+
+
+def _processor_field(name: str) -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+    except OSError:
+        return ""
+    return next((line.partition(":")[2].strip() for line in lines if line.startswith(name)), "")
+
+
+def _memory() -> int | None:
+    try:
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (ValueError, OSError):
+        return None
+
+
+def _gpu() -> str | None:
+    if not shutil.which("nvidia-smi"):
+        return None
+    command: Sequence[str] = ("nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader")
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    return done.stdout.strip() or None
+
+
+def _version(package: str) -> str | None:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return None

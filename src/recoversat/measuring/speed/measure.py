@@ -1,0 +1,141 @@
+"""Time systems in turn: one process each, one of them awake at a time, several rounds."""
+
+import os
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from recoversat.measuring.speed.machine import busy_seconds
+from recoversat.measuring.speed.pool import Worker, WorkerError
+from recoversat.show.progress import progress
+
+_SETTLE = 0.25  # seconds: threads of OpenMP go on spinning for 0.2 after their work
+
+
+_GROWTH_ROUNDS = 2  # long sentences take long, and a curve need not be as sharp as a table
+
+
+@dataclass(frozen=True)
+class Task:
+    """Batches of one size, the same for every system."""
+
+    batch: int
+    batches: list[list[str]]
+    length: int | None = None  # tokens of every translation, of untrained models
+    only_growth: bool = False  # shows how time grows with length, and is no row of the table
+
+    def takes_part(self, number: int) -> bool:
+        """Say whether it is timed in this round, counted from 0."""
+        return not self.only_growth or number < _GROWTH_ROUNDS
+
+    @property
+    def sentences(self) -> int:
+        return sum(map(len, self.batches))
+
+
+@dataclass
+class Timing:
+    """What a worker took for a task: milliseconds of each batch, by round."""
+
+    worker: Worker
+    task: Task
+    rounds: list[list[float]] = field(default_factory=list)
+    tokens: int = 0
+    peak_bytes: int = 0
+    device_bytes: int | None = None
+    idle_cpu_s: float = 0.0  # most that the process worked while it should have slept
+
+
+@dataclass(frozen=True)
+class Measured:
+    """All timings, and whether the machine was quiet."""
+
+    timings: list[Timing]
+    rounds: int
+    interrupted: bool
+    others: float | None  # share of the machine that other processes had
+
+
+def make_tasks(texts: Sequence[str], batches: Sequence[int], length: int | None = None) -> list[Task]:
+    """Cut the sentences into batches of like length; too few are repeated until a batch is full."""
+    tasks = []
+    for batch in sorted(set(batches)):
+        whole = max(len(texts) // batch, 1) * batch
+        chosen = [texts[i % len(texts)] for i in range(whole)]
+        ordered = sorted(chosen, key=len) if batch > 1 else chosen
+        tasks.append(Task(batch, [ordered[i : i + batch] for i in range(0, whole, batch)], length))
+    return tasks
+
+
+def measure(
+    workers: Sequence[Worker], tasks: Sequence[Task], rounds: int, *, quiet: bool = False, settle: float = _SETTLE
+) -> Measured:
+    """Run every task on every worker, round after round; a worker that fails is left out from then on."""
+    timings = [Timing(worker, task) for task in tasks for worker in workers]
+    busy, began, complete, interrupted = busy_seconds(), time.perf_counter(), 0, False
+    own = sum(worker.cpu_s for worker in workers)
+    total = sum(t.worker.alive and t.task.takes_part(number) for t in timings for number in range(rounds))
+    try:
+        with progress("bench", total, quiet=quiet) as bar:
+            for number in range(rounds):
+                for timing in _turned(timings, number, len(workers)):
+                    if timing.worker.alive and timing.task.takes_part(number):
+                        note = f"round {number + 1}, {timing.worker.system.name}, batch {timing.task.batch}"
+                        _time(timing, settle)
+                        bar.advance(1, note)
+                complete = number + 1
+    except KeyboardInterrupt:
+        if not complete:
+            raise
+        interrupted = True
+        for timing in timings:
+            del timing.rounds[complete:]
+    own = sum(worker.cpu_s for worker in workers) - own
+    others = _others(busy, own, time.perf_counter() - began)
+    return Measured(timings, complete, interrupted, others)
+
+
+def ask_each(workers: Sequence[Worker], request: Callable[[Worker], dict[str, Any]]) -> dict[str, dict[str, Any]]:
+    """Ask one living worker of each system; one that fails gives no answer."""
+    answers: dict[str, dict[str, Any]] = {}
+    for worker in workers:
+        if worker.alive and worker.system.name not in answers:
+            try:
+                answers[worker.system.name] = request(worker)
+            except WorkerError:
+                continue
+    return answers
+
+
+def _turned(timings: list[Timing], number: int, n_workers: int) -> list[Timing]:
+    """Let another worker begin in every round, task by task: nobody is always the first or the last."""
+    turned = []
+    for start in range(0, len(timings), n_workers):
+        group = timings[start : start + n_workers]
+        shift = number % n_workers
+        turned += group[shift:] + group[:shift]
+    return turned
+
+
+def _time(timing: Timing, settle: float) -> None:
+    task = timing.task
+    try:
+        answer = timing.worker.ask("time", batches=task.batches, length=task.length)
+    except WorkerError:
+        return
+    if not timing.rounds:  # later, larger batches have been there
+        timing.peak_bytes, timing.device_bytes = answer["peak_bytes"], answer["device_bytes"]
+    timing.rounds.append(answer["ms"])
+    timing.tokens = answer["tokens"]
+    timing.idle_cpu_s = max(timing.idle_cpu_s, answer["idle_cpu_s"])
+    if timing.worker.threads > 1:
+        time.sleep(settle)
+
+
+def _others(before: float | None, own: float, seconds: float) -> float | None:
+    after = busy_seconds()
+    if before is None or after is None or seconds <= 0:
+        return None
+    all_cores = os.cpu_count() or 1  # /proc/stat speaks of the whole machine, not of what we may use
+    return max(0.0, after - before - own) / (seconds * all_cores)

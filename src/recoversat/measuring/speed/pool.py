@@ -1,0 +1,118 @@
+"""The other side of a worker: start it, ask it, end it."""
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import asdict
+from typing import IO, Any
+
+from recoversat.measuring.speed.specs import BenchSystem
+
+
+class WorkerError(Exception):
+    """A system could not be loaded or did not go on."""
+
+
+class Worker:
+    """A process with one system at one number of threads."""
+
+    def __init__(self, system: BenchSystem, device: str, threads: int) -> None:
+        self.system, self.device, self.threads = system, device, threads
+        self.error: str | None = None
+        self.facts: dict[str, Any] = {}
+        self.start_s, self.load_s = 0.0, 0.0
+        self.loaded_cpu_s, self.cpu_s = 0.0, 0.0
+        self._process: subprocess.Popen[str] | None = None
+        self._waiting = False
+        self._said: IO[str] = tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace")  # noqa: SIM115
+
+    @property
+    def alive(self) -> bool:
+        return self.error is None
+
+    def start(self, first: str, length: int | None) -> None:
+        """Load the system in a new process, up to its first translation; what goes wrong is kept in `error`."""
+        if self.system.unavailable:
+            self.error = self.system.unavailable
+            return
+        environment = os.environ | {"OMP_NUM_THREADS": str(self.threads), "PYTHONIOENCODING": "utf-8"}
+        began = time.perf_counter()
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "recoversat.measuring.speed.worker"],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._said,
+            text=True, encoding="utf-8", env=environment, start_new_session=True,
+        )  # fmt: skip
+        system = asdict(self.system)
+        try:
+            answer = self.ask(
+                "load", system=system, device=self.device, threads=self.threads, first=first, length=length
+            )
+        except WorkerError:
+            return
+        self.start_s, self.load_s, self.facts = time.perf_counter() - began, answer["load_s"], answer["facts"]
+        self.loaded_cpu_s = self.cpu_s = answer["cpu_s"]
+
+    def ask(self, what: str, **details: Any) -> dict[str, Any]:
+        """Send a request and wait for its answer."""
+        assert self._process is not None
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        if self._waiting:
+            self._process.stdout.readline()  # the answer to a request during which we were interrupted
+        try:
+            self._send({"do": what, **details})
+            line = self._process.stdout.readline()
+        except BrokenPipeError:
+            line = ""
+        self._waiting = False
+        answer: dict[str, Any] = json.loads(line) if line.endswith("\n") else {"error": self._last_words()}
+        if "error" in answer:
+            self.error = str(answer["error"])
+            raise WorkerError(self.error)
+        self.cpu_s = answer.get("cpu_s", self.cpu_s)
+        return answer
+
+    def _send(self, request: dict[str, Any]) -> None:
+        assert self._process is not None
+        assert self._process.stdin is not None
+        try:
+            self._process.stdin.write(json.dumps(request) + "\n")
+            self._process.stdin.flush()
+        except KeyboardInterrupt:  # half a request: it would wait for the rest, and we for its answer
+            self.error = "interrupted while it was asked"
+            raise
+        self._waiting = True
+
+    def close(self) -> None:
+        """End the process: it goes when its input ends, or else is killed."""
+        process, self._process = self._process, None
+        self._said.close()
+        if process is None:
+            return
+        for stream in (process.stdin, process.stdout):
+            with suppress(BrokenPipeError):
+                if stream is not None:
+                    stream.close()
+        try:
+            process.wait(5)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+    def _last_words(self) -> str:
+        assert self._process is not None
+        code = self._process.wait()
+        self._said.seek(0)
+        said = self._said.read().strip().splitlines()
+        return f"its process ended with code {code}" + (f": {said[-1]}" if said else "")
+
+
+def close_all(workers: Sequence[Worker]) -> None:
+    """End all processes."""
+    for worker in workers:
+        worker.close()

@@ -1,0 +1,230 @@
+"""The whole of `recoversat bench`: load, time in turn, compare, write."""
+
+import sys
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+from recoversat.engines.onnx.engine import cores
+from recoversat.errors import UserError
+from recoversat.files.storage import atomic_folder, lines_of, write_json, write_text
+from recoversat.measuring.quality.metrics import corpus_bleu
+from recoversat.measuring.quality.plots import write_plot
+from recoversat.measuring.speed.machine import machine
+from recoversat.measuring.speed.measure import Measured, Task, ask_each, make_tasks, measure
+from recoversat.measuring.speed.plots import plot_growth, plot_quality
+from recoversat.measuring.speed.pool import Worker, close_all
+from recoversat.measuring.speed.results import BenchResult, facts_of, growth_of, ratios_of, rows_of
+from recoversat.measuring.speed.specs import BenchSystem, check_bench_systems
+from recoversat.measuring.speed.tables import report_text
+from recoversat.measuring.speed.untrained import build_untrained, sentences, untrained_config
+from recoversat.pipeline.stopping import stop_signals
+from recoversat.show.progress import Bar, progress
+
+_QUIET_ENOUGH = 0.1  # share of the machine that others may have
+_GROWTH = (0.5, 2, 4)  # times the length, beside the length itself
+_GROWTH_SENTENCES = 2
+_BATCH = 32  # of text that is translated for its BLEU
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How to measure."""
+
+    batches: tuple[int, ...] = (1, 8, 32, 64)
+    threads: tuple[int, ...] = ()  # empty = 1 and all there are
+    rounds: int = 5
+    sentences: int | None = None
+    device: str = "cpu"
+    quiet: bool = False
+
+    def __post_init__(self) -> None:
+        if self.device not in ("cpu", "cuda"):
+            raise UserError(f"--device {self.device}: cpu or cuda")
+
+    @property
+    def thread_counts(self) -> tuple[int, ...]:
+        if self.device != "cpu":
+            return self.threads or (cores(),)
+        return self.threads or tuple(sorted({1, cores()}))
+
+
+@dataclass(frozen=True)
+class Untrained:
+    """Which models to make up, and how much they write."""
+
+    shape: str
+    vocabulary: int = 32_000
+    length: int = 25
+    segments: tuple[int, ...] = (10,)
+
+
+def bench_text(
+    systems: Sequence[BenchSystem], src: Path, ref: Path | None, settings: Settings, out: Path, *, force: bool = False
+) -> BenchResult:
+    """Time systems on sentences of a file, and score them where there are references."""
+    check_bench_systems(systems)
+    _check_place(out, force)
+    sources = list(lines_of(src))
+    references = list(lines_of(ref)) if ref else None
+    if references is not None and len(references) != len(sources):
+        raise UserError(f"{src} has {len(sources)} lines, {ref} has {len(references)}; they must be aligned")
+    texts = _spread([line for line in sources if line.strip()], settings.sentences or 64)
+    if not texts:
+        raise UserError(f"{src}: no text to translate")
+    workers = _start(systems, settings, texts[0], None)
+    try:
+        with stop_signals(_interrupt):
+            measured = measure(workers, make_tasks(texts, settings.batches), settings.rounds, quiet=settings.quiet)
+        lengths = ask_each(workers, lambda worker: worker.ask("measure", texts=texts))
+        whole = sources if references else texts
+        written: dict[str, dict[str, Any]] = {}
+        if not measured.interrupted:  # who is in a hurry gets what was measured
+            n_systems = len({worker.system.name for worker in workers})
+            with progress("translate all", n_systems, quiet=settings.quiet) as bar:
+                written = ask_each(workers, lambda worker: _write_all(worker, whole, bar))
+    finally:
+        close_all(workers)
+    outputs = {name: list(answer["texts"]) for name, answer in written.items()}
+    counted = {name: list(answer["lengths"]) for name, answer in lengths.items()}
+    result = _result(workers, measured, counted, settings, {"src": str(src), "sentences": len(texts)})
+    if references is not None:
+        scores = {name: corpus_bleu(lines, references) for name, lines in outputs.items()}
+        result.bleu.update({name: score.value for name, score in scores.items()})
+        result.notes.extend(f"BLEU: {score.signature}" for score in list(scores.values())[:1])
+    _compare_texts(result, outputs)
+    _write(result, outputs, out, force)
+    return result
+
+
+def bench_untrained(untrained: Untrained, settings: Settings, out: Path, *, force: bool = False) -> BenchResult:
+    """Time untrained models that write a fixed number of tokens."""
+    _check_place(out, force)
+    config = untrained_config(untrained.shape, untrained.vocabulary, untrained.segments)
+    length = untrained.length
+    tasks = make_tasks(sentences(settings.sentences or 16, length, untrained.vocabulary), settings.batches, length)
+    for times in _GROWTH:
+        longer = max(1, round(times * length))
+        texts = sentences(_GROWTH_SENTENCES, longer, untrained.vocabulary)
+        tasks.append(Task(1, [[text] for text in texts], longer, only_growth=True))
+    with tempfile.TemporaryDirectory() as name:
+        _say("writing untrained models", settings)
+        systems = build_untrained(Path(name), config, untrained.segments, settings.device)
+        workers = _start(systems, settings, tasks[0].batches[0][0], length)
+        try:
+            with stop_signals(_interrupt):
+                measured = measure(workers, tasks, settings.rounds, quiet=settings.quiet)
+        finally:
+            close_all(workers)
+    shape = config.model.model_dump(exclude={"kind", "dropout", "attention_dropout", "activation_dropout"})
+    result = _result(workers, measured, None, settings, {"untrained": shape, "length": length})
+    steps = ", ".join(f"{-(-length // k) + 2} with K = {k}" for k in untrained.segments)
+    result.notes.insert(
+        0,
+        f"Untrained models, sources of {length} tokens, translations of exactly {length}: {length} steps one by one, "
+        f"{steps} (one segment a token longer than an even division).",
+    )
+    _write(result, {}, out, force)
+    return result
+
+
+def _write_all(worker: Worker, texts: list[str], bar: Bar) -> dict[str, Any]:
+    bar.advance(0, worker.system.name)
+    answer = worker.ask("write", texts=texts, batch=_BATCH)
+    bar.advance(1, worker.system.name)
+    return answer
+
+
+def _interrupt(number: int, frame: FrameType | None) -> None:
+    raise KeyboardInterrupt
+
+
+def _check_place(out: Path, force: bool) -> None:
+    if out.exists() and not force:
+        raise UserError(f"{out} exists already; choose another folder or add --force to replace it")
+
+
+def _spread(lines: list[str], n: int) -> list[str]:
+    """Take n lines from all over the file.
+
+    >>> _spread(["a", "b", "c", "d"], 2)
+    ['a', 'c']
+    """
+    return [lines[i * len(lines) // n] for i in range(n)] if n < len(lines) else lines
+
+
+def _start(systems: Sequence[BenchSystem], settings: Settings, first: str, length: int | None) -> list[Worker]:
+    """Load all systems, one after the other, so that the times of loading mean something."""
+    workers = [
+        Worker(system, settings.device, threads)
+        for system in systems
+        for threads in ((system.threads,) if system.threads else settings.thread_counts)
+    ]
+    try:
+        for worker in workers:
+            worker.start(first, length)
+            what = f"ready after {worker.start_s:.1f} s" if worker.alive else f"left out: {worker.error}"
+            _say(f"{worker.system.name}, {worker.threads} thread(s): {what}", settings)
+        if not any(worker.alive for worker in workers):
+            raise UserError("no system could be loaded: " + "; ".join(dict.fromkeys(str(w.error) for w in workers)))
+    except BaseException:
+        close_all(workers)
+        raise
+    return workers
+
+
+def _result(
+    workers: Sequence[Worker], measured: Measured, lengths: dict[str, list[int]] | None, settings: Settings,
+    more: dict[str, object],
+) -> BenchResult:  # fmt: skip
+    systems, rows = [facts_of(worker) for worker in workers], rows_of(measured)
+    facts = {"batches": list(settings.batches), "rounds": measured.rounds, "device": settings.device, **more}
+    facts |= {"others_share": measured.others, "idle_cpu_s": max(t.idle_cpu_s for t in measured.timings)}
+    return BenchResult(
+        systems, rows, ratios_of(rows, systems), growth_of(measured, lengths), machine(), facts, _notes(measured, facts)
+    )
+
+
+def _notes(measured: Measured, facts: dict[str, object]) -> list[str]:
+    notes = [f"{measured.rounds} rounds, systems in turn, each in a process of its own; tokenisation is included."]
+    if measured.interrupted:
+        notes.append("Interrupted: fewer rounds than were asked for.")
+    if measured.others is not None:
+        busy = " The machine was NOT quiet: measure again." if measured.others > _QUIET_ENOUGH else ""
+        notes.append(f"Other processes had {100 * measured.others:.0f} % of the machine meanwhile.{busy}")
+    return notes
+
+
+def _compare_texts(result: BenchResult, outputs: dict[str, list[str]]) -> None:
+    """Count the sentences that other autoregressive systems translate as our greedy one does."""
+    greedy = [facts.name for facts in result.systems if facts.family == "at" and facts.beam == 1]
+    peers = [facts.name for facts in result.systems if facts.family == "ctranslate2" and facts.beam == 1]
+    for own in dict.fromkeys(greedy):
+        for peer in dict.fromkeys(peers):
+            if own in outputs and peer in outputs:
+                same = sum(one == other for one, other in zip(outputs[own], outputs[peer], strict=True))
+                result.same_text[f"{peer} = {own}"] = [same, len(outputs[own])]
+                result.notes.append(f"{peer} writes what {own} writes in {same} of {len(outputs[own])} sentences.")
+
+
+def _write(result: BenchResult, outputs: dict[str, list[str]], out: Path, force: bool) -> None:
+    with atomic_folder(out, replace=force) as folder:
+        try:
+            plots = [plot for plot in (plot_growth(result), plot_quality(result)) if plot]
+        except UserError as error:  # no matplotlib: the figures are worth writing all the same
+            plots = []
+            result.notes.append(str(error))
+        for plot in plots:
+            write_plot(folder / "plots", plot)
+        for name, lines in outputs.items():
+            write_text(folder / "outputs" / f"{name}.txt", "".join(f"{line}\n" for line in lines))
+        write_json(folder / "bench.json", result.as_json())
+        write_text(folder / "bench.md", "# Speed\n\n" + report_text(result))
+
+
+def _say(text: str, settings: Settings) -> None:
+    if not settings.quiet:
+        print(text, file=sys.stderr, flush=True)

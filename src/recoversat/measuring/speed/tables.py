@@ -1,0 +1,73 @@
+"""The tables of a benchmark, as Markdown that also reads as text."""
+
+from recoversat.measuring.quality.table import MISSING, Table, number, to_markdown, without_empty_columns
+from recoversat.measuring.speed.results import BenchResult, SystemFacts, best_rows
+
+
+def report_text(result: BenchResult) -> str:
+    """Write all tables and the notes."""
+    tables = [ratio_table(result), speed_table(result), system_table(result)]
+    shown = [to_markdown(without_empty_columns(table)) for table in tables if table.rows]
+    return "\n".join([*shown, *(f"- {note}" for note in result.notes), *machine_lines(result), ""])
+
+
+def ratio_table(result: BenchResult) -> Table:
+    """How many times faster, each system at its best number of threads."""
+    batches = sorted({ratio.batch for ratio in result.ratios})
+    found = {(ratio.system, ratio.over, ratio.batch): ratio for ratio in result.ratios}
+    rows = []
+    for system, over in dict.fromkeys((ratio.system, ratio.over) for ratio in result.ratios):
+        cells = [found.get((system, over, batch)) for batch in batches]
+        rows.append(
+            [system, over, *(f"{cell.times:.2f}x ({cell.times_at_best:.2f}x)" if cell else MISSING for cell in cells)]
+        )
+    heads = ["system", "is faster than", *(f"batch {batch}" for batch in batches)]
+    note = (
+        "By medians (in brackets: of each batch only its fastest round), each system at its own best number of threads."
+    )
+    return Table("How many times faster", heads, rows, n_labels=2, notes=[note])
+
+
+def speed_table(result: BenchResult) -> Table:
+    """A row for each system, batch size and number of threads; * marks a system's best number of threads."""
+    best = best_rows(result.rows)
+    rows = [
+        [
+            row.system, str(row.batch), str(row.threads) + ("*" if best[row.system, row.batch] is row else ""),
+            number(row.p50_ms), number(row.p90_ms), number(row.p99_ms), number(row.sentences_per_s, 1),
+            number(row.tokens_per_s, 0), number(row.peak_bytes / 1e6, 0),
+            number(row.device_bytes / 1e6 if row.device_bytes else None, 0),
+        ]
+        for row in sorted(result.rows, key=lambda row: row.batch)
+    ]  # fmt: skip
+    heads = ["system", "batch", "threads", "p50 ms", "p90 ms", "p99 ms", "sentences/s", "tokens/s", "peak MB", "GPU MB"]
+    return Table("Speed", heads, rows, n_labels=1, notes=["ms are those of a whole batch. * = best number of threads."])
+
+
+def system_table(result: BenchResult) -> Table:
+    """What each system is, and why one has no figures."""
+    heads = ["system", "engine", "precision", "device", "K", "beam", "threads", "size MB", "start s", "BLEU", "failed"]
+    return Table("Systems", heads, [_system_row(facts, result) for facts in result.systems], n_labels=4)
+
+
+def _system_row(facts: SystemFacts, result: BenchResult) -> list[str]:
+    loaded = bool(facts.engine)
+    return [
+        facts.name, facts.engine or MISSING, facts.precision or MISSING, facts.device or MISSING,
+        str(facts.segments or MISSING), str(facts.beam), str(facts.threads),
+        number(facts.bytes / 1e6 if loaded else None, 1), number(facts.start_s if loaded else None),
+        number(result.bleu.get(facts.name)), facts.error or MISSING,
+    ]  # fmt: skip
+
+
+def machine_lines(result: BenchResult) -> list[str]:
+    """Say on what it was measured."""
+    machine = result.machine
+    versions = ", ".join(f"{name} {version}" for name, version in machine["versions"].items())
+    memory = f", {machine['memory_bytes'] / 2**30:.0f} GiB" if machine.get("memory_bytes") else ""
+    gpu = f"; {machine['gpu']}" if machine.get("gpu") else ""
+    instructions = f" ({', '.join(machine['instructions'])})" if machine["instructions"] else ""
+    return [
+        f"- {machine['processor']}{instructions}, {machine['cores']} cores{memory}{gpu}; {machine['system']}",
+        f"- Python {machine['python']}, {versions}",
+    ]

@@ -1,0 +1,1 @@
+"""Resumable roads: fit, distill, sweep, files."""

@@ -1,0 +1,207 @@
+"""Sequence-level distillation: the training side translated by a teacher, in shards that survive a kill."""
+
+import shutil
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from recoversat.data.corpus import Corpus, Sentences, open_corpus
+from recoversat.data.prepare import write_corpus_files
+from recoversat.decoding.beam import beam_search
+from recoversat.decoding.segmentwise import decode_segments, max_steps
+from recoversat.engines.engine import Engine
+from recoversat.errors import UserError
+from recoversat.files.identity import claim
+from recoversat.files.model_folder import read_config, resolve_model, weights_fingerprint
+from recoversat.files.storage import atomic_file, atomic_folder, sweep_partial
+from recoversat.measuring.quality.metrics import corpus_bleu
+from recoversat.show.progress import progress
+from recoversat.text.directions import directed, encode_directed
+from recoversat.text.tokenizer import vocabulary_fingerprint
+from recoversat.vocab import EOS
+
+SETTINGS = "settings.json"
+_Ids = list[int]
+
+
+@dataclass(frozen=True)
+class Distillation:
+    """How a corpus is translated; a folder of shards holds the work of one such setting only."""
+
+    teacher: Path
+    corpus: Path
+    out: Path
+    beam: int = 4
+    shard_size: int = 10_000
+    batch_tokens: int = 4096  # source tokens translated together
+    device: str = "auto"
+    rank: int = 0
+    world: int = 1
+    quiet: bool = False
+
+    @property
+    def shards(self) -> Path:
+        """Where finished shards wait for the others."""
+        return self.out.with_name(self.out.name + ".shards")
+
+
+def distill(job: Distillation, title: str = "distill") -> dict[str, Any]:
+    """Translate the training side of a corpus into a new corpus; started again after a kill it continues.
+
+    Several processes (torchrun) take turns at the shards; the first one joins them. Returns what happened.
+    """
+    corpus = open_corpus(job.corpus)
+    if job.out.exists():
+        if job.rank:  # the others were done before this process had begun
+            return {}
+        shutil.rmtree(job.shards, ignore_errors=True)
+        raise UserError(f"{job.out} exists already; choose another folder or remove it")
+    settings = _claim_shards(job, corpus)
+    engine = _teacher_engine(job)
+    n_shards = -(-len(corpus.train) // job.shard_size)
+    missing = [number for number in range(job.rank, n_shards, job.world) if not _shard_path(job, number).exists()]
+    sentences = sum(
+        _shard_range(job, corpus, number).stop - _shard_range(job, corpus, number).start for number in missing
+    )
+    began = time.monotonic()
+    with progress(title, sentences, quiet=job.quiet) as bar:
+        for number in missing:
+            _translate_shard(job, engine, corpus, number, bar.advance)
+    seconds = time.monotonic() - began
+    if job.rank:
+        return {}
+    _wait_for_others(job, n_shards)
+    facts = settings | {"teacher_bleu": _validation_bleu(job, engine, corpus)}
+    report = _join(job, corpus, n_shards, facts)
+    rate = {"sentences_per_second": round(sentences / seconds, 1)} if sentences else {}
+    return report | {"teacher_bleu": facts["teacher_bleu"]} | rate
+
+
+def _claim_shards(job: Distillation, corpus: Corpus) -> dict[str, Any]:
+    """Record whose shards these are, or refuse to mix them with those of other settings."""
+    teacher = resolve_model(job.teacher)
+    if vocabulary_fingerprint(teacher) != vocabulary_fingerprint(job.corpus):
+        raise UserError(
+            f"{job.teacher} and {job.corpus} have different vocabularies; distill the corpus it was trained on"
+        )
+    config, _ = read_config(teacher)
+    if 1 not in config.train.segment_choices:
+        raise UserError(f"{job.teacher}: a teacher writes one segment; train it with train.segments=1")
+    settings = {
+        "teacher": weights_fingerprint(teacher),
+        "corpus": corpus.fingerprint,
+        "beam": job.beam,
+        "length_penalty": config.decode.length_penalty,
+        "shard_size": job.shard_size,
+    }
+    job.shards.mkdir(parents=True, exist_ok=True)
+    if job.world == 1:  # others may be writing
+        sweep_partial(job.shards)
+    refusal = f"{job.shards} holds shards made with other settings; remove it or write elsewhere"
+    claim(job.shards / SETTINGS, settings, refusal)
+    return settings
+
+
+def _teacher_engine(job: Distillation) -> Engine:
+    import torch
+
+    from recoversat.engines.torch.engine import TorchEngine
+    from recoversat.model.device import torch_device
+    from recoversat.model.transformer import Transformer
+    from recoversat.model.weights import load_model
+
+    place = torch_device(job.device)
+    model, _ = load_model(resolve_model(job.teacher))
+    if not isinstance(model, Transformer):
+        raise UserError(f"{job.teacher}: a one-step model cannot teach; give an autoregressive one")
+    return TorchEngine(model, place, torch.float16 if place.type == "cuda" else torch.float32)
+
+
+def _translate_shard(job: Distillation, engine: Engine, corpus: Corpus, number: int, done: Any) -> None:
+    chosen = _shard_range(job, corpus, number)
+    sources = [corpus.train.src[i].tolist() for i in chosen]
+    targets = _translate(job, engine, sources, done)
+    with atomic_file(_shard_path(job, number)) as scratch, open(scratch, "wb") as stream:
+        laid = Sentences.of(targets)
+        np.savez(stream, ids=laid.ids, offsets=laid.offsets)
+
+
+def _translate(job: Distillation, engine: Engine, sources: Sequence[_Ids], done: Any) -> list[_Ids]:
+    """Translate sources in batches of like length; what did not end within its limit comes back empty."""
+    config, _ = read_config(resolve_model(job.teacher))
+    targets: list[_Ids] = [[] for _ in sources]
+    for batch in _batches(sources, job.batch_tokens):
+        ones = np.ones(len(batch), dtype=np.int64)
+        limits = max_steps(np.array([len(sources[i]) for i in batch]), ones, config.decode.extra_steps)
+        stepper = engine.start([sources[i] for i in batch], ones)
+        if job.beam == 1:
+            greedy = [decoded.segments[0] for decoded in decode_segments(stepper, ones, limits)]
+            written = [tokens[:-1] if tokens[-1] == EOS else [] for tokens in greedy]
+        else:
+            found = beam_search(stepper, limits, job.beam, config.decode.length_penalty)
+            written = [list(nbest.best.tokens) if nbest.best.closed else [] for nbest in found]
+        for i, tokens in zip(batch, written, strict=True):
+            targets[i] = tokens
+        done(len(batch))
+    return targets
+
+
+def _batches(sources: Sequence[_Ids], batch_tokens: int) -> Iterator[list[int]]:
+    """Group sources of like length, longest first, so that the largest batch comes before all others."""
+    batch: list[int] = []
+    for i in sorted(range(len(sources)), key=lambda i: -len(sources[i])):
+        if batch and (len(batch) + 1) * len(sources[batch[0]]) > batch_tokens:
+            yield batch
+            batch = []
+        batch.append(i)
+    if batch:
+        yield batch
+
+
+def _validation_bleu(job: Distillation, engine: Engine, corpus: Corpus) -> float | None:
+    if not corpus.valid_src:
+        return None
+    each = directed(corpus.valid_src, corpus.config, corpus.config.tgt_lang)
+    targets = _translate(job, engine, encode_directed(each, corpus.tokenizer, corpus.config), lambda n: None)
+    return round(corpus_bleu([corpus.tokenizer.decode(ids) for ids in targets], corpus.valid_references).value, 2)
+
+
+def _wait_for_others(job: Distillation, n_shards: int) -> None:
+    while not all(_shard_path(job, number).exists() for number in range(n_shards)):
+        time.sleep(0.5)
+
+
+def _join(job: Distillation, corpus: Corpus, n_shards: int, facts: dict[str, Any]) -> dict[str, Any]:
+    """Write the distilled corpus whole, in the old order, and remove the shards."""
+    src, tgt = [], []
+    for number in range(n_shards):
+        with np.load(_shard_path(job, number), allow_pickle=False) as arrays:
+            shard = Sentences(arrays["ids"], arrays["offsets"])
+        for i, target in zip(_shard_range(job, corpus, number), range(len(shard)), strict=True):
+            if len(shard[target]):
+                src.append(corpus.train.src[i].tolist())
+                tgt.append(shard[target].tolist())
+    if not src:
+        raise UserError(f"{job.teacher} wrote nothing for any sentence; train the teacher longer")
+    report = {"read": len(corpus.train), "dropped": len(corpus.train) - len(src), "kept": len(src)}
+    with atomic_folder(job.out) as folder:
+        corpus.tokenizer.save(folder)
+        dtype = corpus.train.src.ids.dtype
+        Sentences.of(src, dtype).save(folder, "train.src")
+        Sentences.of(tgt, dtype).save(folder, "train.tgt")
+        valid = list(zip(corpus.valid_src, corpus.valid_tgt, strict=True))
+        write_corpus_files(folder, corpus.config, valid, {"report": report, "distilled": facts})
+    shutil.rmtree(job.shards)
+    return report
+
+
+def _shard_path(job: Distillation, number: int) -> Path:
+    return job.shards / f"shard-{number:06d}.npz"
+
+
+def _shard_range(job: Distillation, corpus: Corpus, number: int) -> range:
+    return range(number * job.shard_size, min((number + 1) * job.shard_size, len(corpus.train)))

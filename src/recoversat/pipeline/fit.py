@@ -1,0 +1,300 @@
+"""The whole road in one command: prepare, teacher, average, distill, student, average, report.
+
+Every stage writes its result under its final name only when it is complete, and continues where it was
+killed; so the state of the whole is which results exist.
+"""
+
+import shutil
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from recoversat.config import Config, ModelConfig
+from recoversat.data.corpus import open_corpus
+from recoversat.data.prepare import TextPairs, prepare
+from recoversat.errors import UserError
+from recoversat.files.identity import claim
+from recoversat.files.model_folder import checkpoint_folders, read_config, resolve_model
+from recoversat.files.storage import (
+    atomic_folder,
+    fingerprint,
+    held,
+    lines_of,
+    make_empty,
+    read_json,
+    sweep_partial,
+    write_json,
+    write_text,
+)
+from recoversat.pipeline.distill import Distillation, distill
+from recoversat.text.directions import direction_tag
+from recoversat.training.run_folder import HARMLESS
+
+STATE = "fit.json"
+HELD_OUT = 20  # one pair in so many is kept for validation, where no files are given
+_UNMEASURED = (
+    f"nothing to measure, as there is no validation text (fewer than {HELD_OUT} pairs leave none);"
+    " add --valid-src and --valid-tgt, or --test-src and --test-tgt"
+)
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class FitJob:
+    """What `recoversat fit` was asked for."""
+
+    pairs: TextPairs
+    out: Path
+    student: Config
+    teacher: Config
+    valid: TextPairs | None = None
+    test: TextPairs | None = None
+    hold_out: int = 0
+    beam: int = 4
+    device: str = "auto"
+    say: Say = print
+    encoder_only: bool = False  # start the student as the paper does; its decoder then needs many more updates
+
+    @property
+    def with_decoder(self) -> bool:
+        """Whether the student starts from the teacher's decoder, of which it may take fewer layers, but not more."""
+        return not self.encoder_only and self.student.model.decoder_layers <= self.teacher.model.decoder_layers
+
+
+@dataclass(frozen=True)
+class Stage:
+    """One step of the road: what it does, what exists when it is done."""
+
+    name: str
+    plan: str
+    result: Path
+    run: Callable[[str], None]  # gets its title for the progress display
+
+
+def fit(job: FitJob, *, force: bool = False, dry_run: bool = False) -> None:
+    """Run every stage that is not done yet; a plan is printed first."""
+    _check_sizes(job.student.model, job.teacher.model)
+    stages = _stages(job)
+    job.say(_plan_text(job, stages))
+    if dry_run:
+        _identity(job)  # finds files that are missing
+        return
+    with held(job.out, "another `fit` is at work here; wait for it or stop it"):
+        _claim(job, force)
+        _run(job, stages)
+
+
+def _run(job: FitJob, stages: list[Stage]) -> None:
+    if (job.out / "summary.json").exists():
+        job.say(f"finished already, nothing to do\n{_summary_text(job)}")
+        return
+    sweep_partial(job.out)
+    for number, stage in enumerate(stages, 1):
+        title = f"[{number}/{len(stages)}] {stage.name}"
+        if stage.result.exists():
+            job.say(f"{title}: done before")
+            continue
+        job.say(f"{title}: {stage.plan}")
+        stage.run(title)
+    job.say(_summary_text(job))
+
+
+def _check_sizes(student: ModelConfig, teacher: ModelConfig) -> None:
+    """Find out before the first training that the last one could not start from it."""
+    for name in ("d_model", "d_hidden", "n_heads", "encoder_layers"):
+        own, other = getattr(student, name), getattr(teacher, name)
+        if own != other:
+            raise UserError(
+                f"model.{name} is {own}, the teacher's is {other}: the student starts from its teacher's encoder,"
+                f" so both need the same; use --set model.{name}={other}"
+            )
+
+
+def _stages(job: FitJob) -> list[Stage]:
+    out = job.out
+    teacher, student = job.teacher.train, job.student.train
+    measured = "BLEU, chrF, TER, Rep, Mis, Step of teacher and student"
+    return [
+        Stage("corpus", f"tokenise and filter into {out / 'corpus'}", out / "corpus", lambda t: _prepare(job, t)),
+        Stage(
+            "teacher",
+            f"train an autoregressive teacher, {teacher.steps:,} updates of {teacher.batch_tokens:,} tokens",
+            out / "teacher" / "checkpoints" / f"step-{teacher.steps:08d}",
+            lambda t: _train(job, t, job.teacher, "corpus", "teacher", None),
+        ),
+        Stage("teacher model", "average its last checkpoints; keep what validates best", out / "teacher-model",
+              lambda t: _choose_model(job, "teacher", "corpus")),
+        Stage("distill", f"translate the training text, beam {job.beam}", out / "distilled",
+              lambda t: _distill(job, t)),
+        Stage(
+            "student",
+            f"train RecoverSAT, K = {student.segments}, {student.steps:,} updates of {student.batch_tokens:,} tokens,"
+            f" from the teacher's {'weights' if job.with_decoder else 'encoder'}",
+            out / "student" / "checkpoints" / f"step-{student.steps:08d}",
+            lambda t: _train(job, t, job.student, "distilled", "student", out / "teacher-model"),
+        ),
+        Stage("model", "average its last checkpoints; keep what validates best", out / "model",
+              lambda t: _choose_model(job, "student", "distilled")),
+        Stage("report", measured if job.valid or job.test or job.hold_out else _UNMEASURED, out / "summary.json",
+              lambda t: _report(job)),
+    ]  # fmt: skip
+
+
+def _claim(job: FitJob, force: bool) -> None:
+    """Record inputs and settings, or refuse to continue with others."""
+    if force and job.out.exists():
+        if any(job.out.iterdir()) and not (job.out / STATE).is_file():
+            raise UserError(f"{job.out} holds something that `fit` did not make; it is left alone")
+        make_empty(job.out)
+    if job.out.exists() and any(job.out.iterdir()) and not (job.out / STATE).is_file():
+        raise UserError(f"{job.out} exists and was not made by `fit`; choose another folder")
+    refusal = f"{job.out} was begun with something else; use another folder, or --force to start over"
+    claim(job.out / STATE, _identity(job), refusal)
+
+
+def _identity(job: FitJob) -> dict[str, Any]:
+    identity: dict[str, Any] = {"hold_out": job.hold_out, "beam": job.beam, "with decoder": job.with_decoder}
+    for name, pairs in (("train", job.pairs), ("valid", job.valid), ("test", job.test)):
+        files = [path for path in (pairs.src, pairs.tgt) if path] if pairs else []
+        for path in files:
+            if not path.is_file():
+                raise UserError(f"{path}: no such file")
+        identity[f"{name} files"] = fingerprint(*files) if files else None
+    for name, config in (("teacher", job.teacher), ("student", job.student)):
+        for section, values in config.model_dump(exclude={"preset"}).items():
+            identity |= {f"{name} {section}.{key}": value for key, value in values.items() if key not in HARMLESS}
+    return identity
+
+
+def _prepare(job: FitJob, title: str) -> None:
+    report = prepare(
+        job.pairs, job.out / "corpus", job.student.data, valid=job.valid, hold_out=job.hold_out, title=title
+    )
+    job.say(report.as_text())
+
+
+def _train(job: FitJob, title: str, config: Config, corpus_name: str, run_name: str, teacher: Path | None) -> None:
+    from recoversat.measuring.quality.validation import bleu_validator
+    from recoversat.training.loop import start_point, train
+
+    corpus = open_corpus(job.out / corpus_name)
+    validate, start = bleu_validator(corpus, config), start_point(teacher, job.with_decoder)
+    train(config, corpus, job.out / run_name, validate=validate, start_from=start, device=job.device, title=title)
+
+
+def _choose_model(job: FitJob, run_name: str, corpus_name: str) -> None:
+    """Keep the averaged model or the best checkpoint, whichever validates better."""
+    from recoversat.measuring.quality.validation import bleu_validator
+    from recoversat.model.device import torch_device
+    from recoversat.model.weights import load_model
+    from recoversat.training.checkpoint import average_models
+
+    run, out = job.out / run_name, job.out / ("teacher-model" if run_name == "teacher" else "model")
+    averaged = job.out / f"{run_name}-average"
+    if not averaged.exists():
+        average_models(checkpoint_folders(run), averaged)
+    candidates = [path for path in (averaged, run / "best") if path.exists()]
+    corpus = open_corpus(job.out / corpus_name)
+    scores = {}
+    for path in candidates:
+        model, config = load_model(path)
+        validate = bleu_validator(corpus, config)
+        if validate:
+            scores[path] = validate(model.to(torch_device(job.device)))
+    chosen = max(candidates, key=lambda path: scores.get(path, 0.0))
+    found = ", ".join(f"{path.name}: {score:.2f} BLEU" for path, score in scores.items()) or "no validation text"
+    job.say(f"  {found}; kept {chosen.name}")
+    with atomic_folder(out) as folder:
+        shutil.copytree(chosen, folder, dirs_exist_ok=True)
+
+
+def _distill(job: FitJob, title: str) -> None:
+    report = distill(
+        Distillation(job.out / "teacher-model", job.out / "corpus", job.out / "distilled", job.beam, device=job.device),
+        title,
+    )
+    job.say("  " + ", ".join(f"{key.replace('_', ' ')} {value}" for key, value in report.items() if value is not None))
+
+
+def _report(job: FitJob) -> None:
+    from recoversat.measuring.quality.results import EvaluationPlan
+    from recoversat.measuring.quality.run import Request, run_evaluation
+    from recoversat.measuring.quality.specs import SystemSpec, TestSpec
+
+    out = job.out
+    corpus = open_corpus(out / "corpus")
+    tests = [TestSpec("valid", out / "corpus" / "valid.src", out / "corpus" / "valid.tgt")] if corpus.valid_src else []
+    tests += [TestSpec(*files) for files in _test_files(job)]
+    if not tests:
+        write_json(out / "summary.json", {"systems": []})
+        return
+    teacher, model = str(out / "teacher-model"), str(out / "model")
+    choices = job.student.train.segment_choices
+    systems = [SystemSpec("AT greedy", teacher), SystemSpec(f"AT beam {job.beam}", teacher, beam=job.beam)]
+    systems += [SystemSpec(f"RecoverSAT K={k}", model, segments=k) for k in choices]
+    plan = EvaluationPlan(at_system=f"AT beam {job.beam}", baseline=f"AT beam {job.beam}")
+    title = f"fit, {job.student.data.languages}"
+    evaluated = run_evaluation(Request(systems, tests, out / "report", plan, device=job.device, title=title))
+    job.say(evaluated.as_text())
+    figures = [
+        {
+            "system": result.output.name,
+            "test_set": result.output.test_set,
+            "bleu": round(result.quality.bleu.value, 2),
+            "step": round(result.steps.mean, 2) if result.steps else None,
+        }
+        for result in evaluated.results
+    ]
+    write_json(out / "summary.json", {"systems": figures})
+
+
+def _test_files(job: FitJob) -> Iterator[tuple[str, Path, Path]]:
+    """Yield the test set; for a model of both directions once each way, its sources tagged as validation text is."""
+    if not job.test or not job.test.tgt:
+        return
+    if not job.student.data.both_directions:
+        yield "test", job.test.src, job.test.tgt
+        return
+    sides = (job.test.src, job.test.tgt)
+    for (one, other), (source, target) in zip((sides, sides[::-1]), job.student.data.directions, strict=True):
+        name, tag = f"test {source}-{target}", direction_tag(target)
+        tagged = job.out / f"{name}.src"
+        write_text(tagged, "".join(f"{tag}{line}\n" for line in lines_of(one)))
+        yield name, tagged, other
+
+
+def describe(config: Config) -> str:
+    """Say in one line what will be built."""
+    m = config.model
+    return (
+        f"{config.data.languages}, K = {config.train.segments}, "
+        f"{m.encoder_layers}+{m.decoder_layers} layers of {m.d_model}/{m.d_hidden}, {config.data.vocab_size:,} pieces"
+    )
+
+
+def _plan_text(job: FitJob, stages: list[Stage]) -> str:
+    lines = [
+        f"fit: {describe(job.student)}",
+        *(
+            f"  {n}. {stage.name}: {stage.plan}{' (done before)' if stage.result.exists() else ''}"
+            for n, stage in enumerate(stages, 1)
+        ),
+    ]
+    return "\n".join(lines)
+
+
+def _summary_text(job: FitJob) -> str:
+    figures = read_json(job.out / "summary.json", "fit folder")["systems"]
+    lines = [
+        f"  {f['test_set']:>10} {f['system']:<18} BLEU {f['bleu']:6.2f}"
+        + (f"  Step {f['step']:.2f}" if f["step"] else "")
+        for f in figures
+    ]
+    config, _ = read_config(resolve_model(job.out / "model"))
+    where = [
+        f"model    {job.out / 'model'}   (recoversat translate --model {job.out / 'model'})",
+        f"teacher  {job.out / 'teacher-model'}",
+        f"report   {job.out / 'report' if figures else _UNMEASURED}",
+    ]
+    return "\n".join([config.data.languages, *lines, *where])

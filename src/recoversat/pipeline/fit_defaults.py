@@ -1,0 +1,105 @@
+"""Sensible settings by the size of a corpus, for those who give none."""
+
+import sys
+from pathlib import Path
+from typing import Any
+
+from recoversat.config import Config, ModelConfig, load_config
+from recoversat.data.prepare import TextPairs
+from recoversat.errors import UserError
+from recoversat.pipeline.fit import HELD_OUT, FitJob
+
+# up to so many pairs -> settings; small data wants small models, few pieces and much dropout
+_BY_SIZE: list[tuple[int, dict[str, dict[str, Any]]]] = [
+    (20_000, {
+        "data": {"vocab_size": 2000},
+        "model": {"d_model": 128, "d_hidden": 256, "n_heads": 4, "encoder_layers": 3, "decoder_layers": 3,
+                  "dropout": 0.2},
+        "train": {"learning_rate": 2e-3, "warmup": 200, "batch_tokens": 2048, "steps": 3000, "label_smoothing": 0.1},
+    }),
+    (100_000, {
+        "data": {"vocab_size": 8000},
+        "model": {"d_model": 256, "d_hidden": 1024, "n_heads": 4, "encoder_layers": 4, "decoder_layers": 4,
+                  "dropout": 0.3, "attention_dropout": 0.1, "activation_dropout": 0.1},
+        "train": {"learning_rate": 1e-3, "warmup": 500, "batch_tokens": 8192, "steps": 6000, "label_smoothing": 0.1},
+    }),
+    (1_000_000, {
+        "data": {"vocab_size": 16_000},
+        "model": {"d_model": 512, "d_hidden": 1024, "n_heads": 8, "encoder_layers": 6, "decoder_layers": 6,
+                  "dropout": 0.1},
+        "train": {"learning_rate": 7e-4, "warmup": 2000, "batch_tokens": 16_384, "steps": 30_000},
+    }),
+    (1 << 62, {
+        "data": {"vocab_size": 32_000},
+        "model": {"d_model": 512, "d_hidden": 2048, "n_heads": 8, "encoder_layers": 6, "decoder_layers": 6,
+                  "dropout": 0.1},
+        "train": {"learning_rate": 7e-4, "warmup": 4000, "batch_tokens": 32_768, "steps": 100_000},
+    }),
+]  # fmt: skip
+
+
+_DECODE = {"join_overlaps": True, "never_empty": True, "cut_loops": True}  # whatever the size: what a reader wants
+
+
+def settings_for(n_pairs: int) -> dict[str, dict[str, Any]]:
+    """Return settings that suit a corpus of so many pairs, as a config file would give them.
+
+    >>> settings_for(29_000)["model"]["d_model"]
+    256
+    """
+    return next(settings for limit, settings in _BY_SIZE if n_pairs <= limit) | {"decode": _DECODE}
+
+
+def with_rhythm(config: Config, untouched: Config) -> Config:
+    """Save twenty times and validate ten times in a run, whatever its length, where the user left that untouched."""
+    steps = config.train.steps
+    rhythm = {"save_every": max(steps // 20, 1), "validate_every": max(steps // 10, 1)}
+    mine = {key: n for key, n in rhythm.items() if getattr(config.train, key) == getattr(untouched.train, key)}
+    return config.model_copy(update={"train": config.train.model_copy(update=mine)})
+
+
+def fit_job(
+    pairs: TextPairs,
+    out: Path,
+    valid: TextPairs | None,
+    test: TextPairs | None,
+    segments: int | None,
+    config: Path | None,
+    preset: str | None,
+    overrides: list[str],
+    teacher_overrides: list[str],
+    device: str,
+    encoder_only: bool = False,
+) -> FitJob:
+    """Settle everything `fit` needs: what the user gave wins over what the size of the corpus suggests."""
+    if segments and any(one.startswith("train.segments=") for one in overrides):
+        raise UserError("K is named twice, by --segments and by --set train.segments: leave one of them out")
+    n_pairs = sum(1 for _ in pairs)
+    base = {"decode": _DECODE} if config or preset else settings_for(n_pairs)
+    suffixes = [
+        path.name.removesuffix(".gz").removesuffix(".xz").rpartition(".")[2]
+        for path in (pairs.src, pairs.tgt or pairs.src)
+    ]
+    base = base | {"data": base.get("data", {}) | dict(zip(("src_lang", "tgt_lang"), suffixes, strict=True))}
+    k = [f"train.segments={segments}"] if segments else []
+    k += [f"model.max_segments={segments}"] if segments and segments > ModelConfig().max_segments else []
+
+    def settled(*more: str) -> Config:
+        chosen = load_config(config, preset, [*k, *overrides, *more], base)
+        return with_rhythm(chosen, load_config(None, chosen.preset, None, base))
+
+    student, teacher = settled(), settled("train.segments=1", *teacher_overrides)
+    hold_out = 0 if valid else min(1000, n_pairs // HELD_OUT)
+    return FitJob(
+        pairs,
+        out,
+        student,
+        teacher,
+        valid,
+        test,
+        hold_out,
+        student.decode.beam,
+        device,
+        lambda text: print(text, file=sys.stderr),
+        encoder_only,
+    )

@@ -1,0 +1,150 @@
+"""`recoversat sweep`: train every variant, evaluate them all, print the ablation tables.
+
+OUT/base.yaml and OUT/configs say what is trained, OUT/runs/NAME is a training run like any other,
+OUT/logs what it printed, OUT/report the evaluation. Variants with the same settings share a run.
+"""
+
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import yaml
+
+from recoversat.config import Config, load_config, to_yaml
+from recoversat.data.corpus import Corpus, open_corpus
+from recoversat.errors import UserError
+from recoversat.files.model_folder import resolve_model
+from recoversat.files.storage import held, read_json, write_text
+from recoversat.measuring.quality.results import EvaluationPlan
+from recoversat.measuring.quality.run import Evaluated, Request, run_evaluation
+from recoversat.measuring.quality.specs import SystemSpec, TestSpec, parse_system
+from recoversat.pipeline.sweep.jobs import Job, run_jobs
+from recoversat.pipeline.sweep.tables import AT, ablation_tables
+from recoversat.pipeline.sweep.variants import SweepFile, Variant, read_sweep
+
+
+@dataclass(frozen=True)
+class SweepOptions:
+    """What the command line adds to a sweep file, and wins over it."""
+
+    corpus: Path | None = None
+    init_from: Path | None = None
+    at: str | None = None
+    tests: Sequence[TestSpec] = ()
+    preset: str | None = None
+    settings: Sequence[str] = ()
+    jobs: int = 1
+    device: str = "auto"
+    latency: int = 0
+    batch_size: int = 32
+
+
+@dataclass(frozen=True)
+class Swept:
+    """The evaluation of what is finished, and why some variants are not."""
+
+    evaluated: Evaluated | None
+    failed: dict[str, str]
+
+
+_AT_WORK = "another sweep, or a training that one left behind, is at work here; wait for it or stop it"
+
+
+def run_sweep(file: Path, out: Path, options: SweepOptions, tell: Callable[[str], None]) -> Swept:
+    """Train the variants that are not trained yet, then evaluate all that are."""
+    sweep = read_sweep(file)
+    corpus = open_corpus(_corpus_folder(sweep, options))
+    request = _request(sweep, options, corpus, out)  # first: a wrong path must not show after days of training
+    with held(out, _AT_WORK, patience=0) as held_file:
+        write_text(out / "base.yaml", yaml.safe_dump(sweep.config, sort_keys=False))
+        run_of, configs = _runs(sweep.variants, out, options)
+        teacher = _teacher(sweep, options)
+        jobs = [
+            _job(name, config, out, corpus, teacher, options.device)
+            for name, config in configs.items()
+            if not _is_trained(out / "runs" / name, config, corpus, teacher)
+        ]
+        tell(f"{len(configs)} runs, {len(configs) - len(jobs)} of them trained already")
+        failed = run_jobs(jobs, options.jobs, tell, held_file)
+        finished = [SystemSpec(name, str(out / "runs" / name)) for name in configs if name not in failed]
+        if not finished:
+            return Swept(None, failed)
+        asked = Request(
+            [*request.systems, *finished], request.tests, out / "report", request.plan,
+            options.batch_size, options.device, options.latency, title=f"Sweep {file.stem}",
+        )  # fmt: skip
+        return Swept(run_evaluation(asked, lambda results: ablation_tables(sweep.variants, run_of, results)), failed)
+
+
+def _runs(
+    variants: Sequence[Variant], out: Path, options: SweepOptions
+) -> tuple[dict[Variant, str], dict[str, Config]]:
+    """Give each variant a run; those with the same settings (p = 1->0, q = 0.5) share the first one's."""
+    names: dict[str, str] = {}
+    run_of: dict[Variant, str] = {}
+    configs: dict[str, Config] = {}
+    for variant in variants:
+        config = load_config(out / "base.yaml", options.preset, [*options.settings, *variant.overrides])
+        name = names.setdefault(to_yaml(config), variant.name)
+        if name == variant.name and configs.setdefault(name, config) != config:
+            raise UserError(f"two variants are named {name}; give one of them another name")
+        run_of[variant] = name
+    return run_of, configs
+
+
+def _job(name: str, config: Config, out: Path, corpus: Corpus, teacher: Path | None, device: str) -> Job:
+    path = out / "configs" / f"{name}.yaml"
+    write_text(path, to_yaml(config))
+    command = [sys.executable, "-m", "recoversat", "train", str(corpus.folder), "--out", str(out / "runs" / name)]
+    command += ["--config", str(path), "--device", device]
+    if teacher:
+        command += ["--init-from", str(teacher)]
+    return Job(name, command, out / "logs" / f"{name}.log")
+
+
+def _is_trained(run: Path, config: Config, corpus: Corpus, teacher: Path | None) -> bool:
+    """Say whether a run has ended with just these settings; in doubt `train` itself is asked."""
+    if not (run / "checkpoints" / f"step-{config.train.steps:08d}").is_dir():
+        return False
+    from recoversat.training.loop import start_point  # needs torch
+
+    facts = read_json(run / "run.json", "training run")
+    started = load_config(run / "config.yaml")
+    model = config.model.model_copy(update={"vocab_size": started.model.vocab_size})
+    return (
+        (started.train, started.model) == (config.train, model)
+        and facts.get("corpus") == corpus.fingerprint
+        and facts.get("initialised_from") == (start.fingerprint if (start := start_point(teacher)) else None)
+    )
+
+
+def _request(sweep: SweepFile, options: SweepOptions, corpus: Corpus, out: Path) -> Request:
+    """Say what the runs are compared with, and on what: the corpus's validation text where no test set is given."""
+    tests = [*options.tests]
+    for name, files in (sweep.test or {}).items() if not tests else ():
+        if not isinstance(files, list) or len(files) != 2:
+            raise UserError(f"test: {name}: expected [SOURCES, REFERENCES], found {files!r}")
+        tests.append(TestSpec(str(name), Path(files[0]), Path(files[1])))
+    if not tests:
+        if not corpus.valid_src:
+            raise UserError(f"{corpus.folder} has no validation text; name a test set: --test ted=tst.en,tst.de")
+        tests = [TestSpec("valid", corpus.folder / "valid.src", corpus.folder / "valid.tgt")]
+    for path in (path for test in tests for path in (test.sources, test.references)):
+        if not path.is_file():
+            raise UserError(f"{path}: no such file")
+    at = options.at or sweep.at
+    systems = [parse_system(f"{AT}={at}")] if at else []
+    for spec in systems:
+        resolve_model(Path(spec.path))
+    return Request(systems, tests, out, EvaluationPlan(at_system=AT if at else None))
+
+
+def _corpus_folder(sweep: SweepFile, options: SweepOptions) -> Path:
+    if options.corpus is None and sweep.corpus is None:
+        raise UserError("no corpus to train on; name one: --corpus FOLDER")
+    return options.corpus or Path(str(sweep.corpus))
+
+
+def _teacher(sweep: SweepFile, options: SweepOptions) -> Path | None:
+    return options.init_from or (Path(sweep.init_from) if sweep.init_from else None)

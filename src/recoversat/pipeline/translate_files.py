@@ -1,0 +1,122 @@
+"""Translate files and streams line by line, in bounded memory, with one line out for each line in."""
+
+import json
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from itertools import chain, tee
+from pathlib import Path
+from typing import IO, Any, Literal
+
+from recoversat.errors import UserError
+from recoversat.files.storage import atomic_file, decoded, decoded_lines, lines_of, whole_text
+from recoversat.inference.request import WantedSegments
+from recoversat.show.progress import progress
+from recoversat.text.document import translate_documents
+from recoversat.translator import WINDOW, Translator
+
+
+def translate_lines(
+    translator: Translator,
+    files: list[Path],
+    out: Path | None,
+    *,
+    segments: WantedSegments,
+    batch_size: int,
+    jsonl: bool,
+    beam: int = 1,
+    at_once: bool = False,
+) -> None:
+    """Translate files (or standard input) to a file, whole or not at all, or to standard output; `at_once` by lines."""
+    with output_stream(out) as stream, progress("translate", quiet=out is None and sys.stdout.isatty()) as bar:
+        records, keep = tee(_records(files)) if jsonl else (None, None)
+        texts = (record["text"] for record in records) if records is not None else input_lines(files)
+        translations = translator.translate_iterable(
+            texts,
+            segments=segments,
+            batch_size=1 if at_once else batch_size,
+            beam=beam,
+            window=1 if at_once else WINDOW,
+            scores=False,
+            done=bar.advance,
+        )
+        for translation in translations:
+            if keep is None:
+                stream.write(translation.text + "\n")
+            else:
+                stream.write(json.dumps(next(keep) | {"translation": translation.text}, ensure_ascii=False) + "\n")
+            if at_once:
+                stream.flush()
+        stream.flush()
+
+
+def translate_whole(
+    translator: Translator,
+    files: list[Path],
+    out: Path | None,
+    *,
+    format: Literal["text", "html"],
+    segments: WantedSegments,
+    batch_size: int,
+    beam: int = 1,
+) -> None:
+    """Translate files (or standard input) as texts, one after the other; spacing, placeholders and tags are kept."""
+    config = translator.config.data
+    texts = list(map(whole_text, files)) if files else [decoded(sys.stdin.buffer.read(), "standard input")]
+    texts = [text if text.endswith("\n") else f"{text}\n" for text in texts[:-1]] + texts[-1:]
+
+    def translate(sentences: list[str]) -> list[str]:
+        return [t.text for t in translator.translate(sentences, segments=segments, batch_size=batch_size, beam=beam)]
+
+    def n_tokens(sentence: str) -> int:
+        return len(translator.tokenizer.encode([sentence])[0])
+
+    documents = translate_documents(
+        texts, translate, language=translator.source, format=format, n_tokens=n_tokens, max_tokens=config.max_tokens,
+        locate=translator.locate,
+    )  # fmt: skip
+    for split in (split for document in documents for split in document.split):
+        start = split.sentence[:60]
+        print(f"note: a sentence was too long and translated in {len(split.parts)} parts: {start}...", file=sys.stderr)
+    with output_stream(out) as stream:
+        stream.writelines(document.text for document in documents)
+
+
+def input_lines(files: list[Path]) -> Iterator[str]:
+    """Yield the lines of all files, or of standard input where there are none."""
+    if files:
+        return chain.from_iterable(lines_of(path) for path in files)
+    return decoded_lines(sys.stdin.buffer, "standard input")
+
+
+@contextmanager
+def output_stream(out: Path | None) -> Iterator[IO[str]]:
+    """Open a file that appears whole or not at all, or standard output."""
+    if out is None:
+        if hasattr(sys.stdout, "reconfigure"):
+            sys.stdout.reconfigure(encoding="utf-8", newline="\n")
+        yield sys.stdout
+        return
+    with atomic_file(out) as scratch, open(scratch, "w", encoding="utf-8", newline="\n") as stream:
+        yield stream
+
+
+def _records(files: list[Path]) -> Iterator[dict[str, Any]]:
+    for where, line in _placed_lines(files):
+        try:
+            record = json.loads(line) if line.strip() else {"text": ""}  # one line out for each line in
+        except json.JSONDecodeError as error:
+            raise UserError(f"{where}: not JSON ({error.msg})") from None
+        if not isinstance(record, dict) or not isinstance(record.get("text"), str):
+            raise UserError(f'{where}: expected an object with a "text", e.g. {{"text": "Hello"}}')
+        if "\n" in record["text"]:
+            raise UserError(f'{where}: "text" holds a line break; give one line an object')
+        yield record
+
+
+def _placed_lines(files: list[Path]) -> Iterator[tuple[str, str]]:
+    """Yield every line with its place, for errors."""
+    for path in files:
+        yield from ((f"{path}, line {number}", line) for number, line in enumerate(lines_of(path), 1))
+    if not files:
+        yield from ((f"line {number}", line) for number, line in enumerate(input_lines([]), 1))

@@ -1,0 +1,1 @@
+"""What people see: segments in colour, traces, progress."""

@@ -1,0 +1,267 @@
+"""The graph engine's static buffers write what the reference engine writes; on a CPU, where nothing is captured."""
+
+import numpy as np
+import pytest
+import torch
+
+from benchmarks import gpu_check
+from recoversat.config import ModelConfig, parse_config
+from recoversat.decoding.beam import NBest, beam_search
+from recoversat.decoding.segmentwise import Decoded, Forced, decode_segments
+from recoversat.decoding.stepping import Ints
+from recoversat.engines.cuda.beam import BeamBucket, BeamSession
+from recoversat.engines.cuda.capture import Capturer, Replay, rehearse
+from recoversat.engines.cuda.engine import GraphEngine
+from recoversat.engines.cuda.model import GraphModel
+from recoversat.engines.cuda.ops import PlainOps
+from recoversat.engines.cuda.segments import SegmentBucket, SegmentSession
+from recoversat.engines.cuda.weights import collect_weights
+from recoversat.engines.engine import WholeDecoder
+from recoversat.engines.torch.engine import TorchEngine
+from recoversat.model.transformer import Transformer
+from recoversat.text.tokenizer import BpeTokenizer
+from recoversat.translator import Translator
+from recoversat.vocab import DEL, EOS, N_SPECIAL
+
+CPU = torch.device("cpu")
+SHAPES = {
+    "small": ModelConfig(d_model=64, d_hidden=96, n_heads=4, encoder_layers=2, decoder_layers=3, vocab_size=301),
+    "odd": ModelConfig(d_model=38, d_hidden=51, n_heads=2, encoder_layers=1, decoder_layers=2, vocab_size=130),
+    "few segments": ModelConfig(
+        d_model=32, d_hidden=64, n_heads=1, encoder_layers=2, decoder_layers=1, vocab_size=128, max_segments=7
+    ),
+}
+
+
+def lively_model(config: ModelConfig) -> Transformer:
+    """Make a model whose every weight has a say, and which ends its segments after a few tokens."""
+    return gpu_check.lively_model(config, ending=6)
+
+
+Engines = tuple[TorchEngine, GraphEngine]
+
+
+@pytest.fixture(scope="module", params=SHAPES)
+def engines(request: pytest.FixtureRequest) -> Engines:
+    config = SHAPES[request.param]
+    return (
+        TorchEngine(lively_model(config), CPU),
+        GraphEngine(lively_model(config), CPU, torch.float32),
+    )
+
+
+def sources_of(lengths: list[int], seed: int = 2) -> list[list[int]]:
+    rng = np.random.default_rng(seed)
+    return [rng.integers(N_SPECIAL, 120, length).tolist() for length in lengths]
+
+
+def assert_same(
+    engines: Engines,
+    sources: list[list[int]],
+    n_segments: list[int],
+    limits: list[int],
+    forced: list[Forced] | None = None,
+    n_best: int = 0,
+) -> list[Decoded]:
+    reference, graphs = engines
+    k, bounds = np.array(n_segments).clip(max=graphs.max_segments), np.array(limits)
+    expected = decode_segments(reference.start(sources, k), k, bounds, forced, n_best)
+    got = graphs.decode(sources, k, bounds, forced, n_best)
+    assert len(got) == len(expected)
+    for one, other in zip(expected, got, strict=True):
+        assert one.segments == other.segments
+        assert one.steps == other.steps
+        assert len(one.alternatives) == len(other.alternatives)
+        for place, log_probs in enumerate(one.log_probs):
+            np.testing.assert_allclose(log_probs, other.log_probs[place], atol=2e-4)
+            if n_best:
+                _assert_same_alternatives(one.alternatives[place], other.alternatives[place])
+    return got
+
+
+def _assert_same_alternatives(expected: list[list[tuple[int, float]]], got: list[list[tuple[int, float]]]) -> None:
+    for best, other in zip(expected, got, strict=True):
+        assert [token for token, _ in best] == [token for token, _ in other]
+        np.testing.assert_allclose([p for _, p in best], [p for _, p in other], atol=2e-4)
+
+
+@pytest.mark.parametrize("n_segments", [1, 2, 5, 7, 10])
+def test_one_sentence_comes_out_the_same(engines: Engines, n_segments: int) -> None:
+    assert_same(engines, sources_of([13]), [n_segments], [12])
+
+
+@pytest.mark.parametrize("count", [1, 3, 16, 21])
+def test_batches_of_one_number_of_segments_come_out_the_same(engines: Engines, count: int) -> None:
+    sources = sources_of(np.random.default_rng(count).integers(1, 40, count).tolist(), seed=count)
+    for n_segments in (1, 10):
+        limits = [-(-len(source) // n_segments) + 20 for source in sources]
+        assert_same(engines, sources, [n_segments] * count, limits)
+
+
+def test_a_batch_of_mixed_lengths_and_segments_comes_out_the_same(engines: Engines) -> None:
+    sources = sources_of([7, 25, 1, 12, 3, 40, 9])
+    got = assert_same(engines, sources, [1, 10, 5, 2, 1, 3, 10], [9, 4, 12, 7, 3, 15, 6])
+    assert len({one.steps for one in got}) > 1
+    assert DEL not in got[0].segments[0]
+    assert DEL not in got[4].segments[0]
+
+
+def test_segments_are_cut_off_at_their_limit(engines: Engines) -> None:
+    sources = sources_of([5, 30])
+    for limit in (1, 2):
+        got = assert_same(engines, sources, [5, 5], [limit, limit + 1])
+        assert all(len(segment) <= limit for segment in got[0].segments)
+
+
+def test_long_texts_pass_through_several_cache_lengths(engines: Engines) -> None:
+    never = [{(0, t): 50 for t in range(149)}, {(0, 3): 60}]
+    got = assert_same(engines, sources_of([100, 4]), [1, 1], [150, 30], never)
+    assert got[0].steps == 150
+
+
+def test_forced_tokens_and_alternatives_come_out_the_same(engines: Engines) -> None:
+    sources = sources_of([7, 25, 3])
+    forced: list[Forced] = [{(0, 0): 17, (2, 1): EOS}, {}, {(1, 0): 44, (1, 1): DEL, (0, 30): 9}]
+    assert_same(engines, sources, [3, 5, 2], [8, 9, 6], forced, n_best=3)
+    assert_same(engines, sources, [3, 5, 2], [8, 9, 6], forced)
+    assert_same(engines, sources, [3, 5, 2], [8, 9, 6], n_best=4)
+    assert_same(engines, sources, [3, 5, 2], [8, 9, 6], [{}, {}, {}])
+
+
+def test_a_bucket_used_again_remembers_nothing(engines: Engines) -> None:
+    long, short = sources_of([16, 15, 14]), sources_of([3, 2], seed=9)
+    for sources in (long, short, long):
+        assert_same(engines, sources, [4] * len(sources), [10] * len(sources))
+
+
+def assert_same_search(engines: Engines, sources: list[list[int]], limits: Ints, beam: int, alpha: float) -> None:
+    reference, graphs = engines
+    ones = np.ones(len(sources), dtype=np.int64)
+    expected: list[NBest] = beam_search(reference.start(sources, ones), limits, beam, alpha)
+    got = graphs.search(sources, limits, beam, alpha)
+    for one, other in zip(expected, got, strict=True):
+        assert one.steps == other.steps
+        assert one.best.tokens == other.best.tokens
+        assert one.best.closed == other.best.closed
+        assert one.best.score == pytest.approx(other.best.score, abs=2e-4)
+        assert one.best.log_prob == pytest.approx(other.best.log_prob, rel=1e-4)
+        np.testing.assert_allclose(one.best.token_log_probs, other.best.token_log_probs, atol=2e-4)
+
+
+@pytest.mark.parametrize(("beam", "alpha"), [(1, 0.6), (2, 0.0), (4, 0.6), (5, 1.5)])
+def test_beam_search_comes_out_the_same(engines: Engines, beam: int, alpha: float) -> None:
+    sources = sources_of([7, 25, 1, 12, 3, 40, 9], seed=beam)
+    assert_same_search(engines, sources, np.array([len(source) + 20 for source in sources]), beam, alpha)
+    assert_same_search(engines, sources[:3], np.array([1, 2, 5]), beam, alpha)
+
+
+def test_wide_beams_over_few_tokens_come_out_the_same() -> None:
+    config = ModelConfig(d_model=16, d_hidden=16, n_heads=2, encoder_layers=1, decoder_layers=1, vocab_size=9)
+    engines = TorchEngine(lively_model(config), CPU), GraphEngine(lively_model(config), CPU, torch.float32)
+    sources = [[5, 6, 7], [8], [5, 5, 5, 5, 5]]
+    assert_same_search(engines, sources, np.array([6, 6, 6]), beam=4, alpha=0.6)
+    assert_same_search(engines, sources, np.array([6, 6, 6]), beam=12, alpha=0.6)
+
+
+def test_buckets_are_dropped_when_there_are_too_many() -> None:
+    config = SHAPES["odd"]
+    engine = GraphEngine(lively_model(config), CPU, torch.float32, max_buckets=2)
+    for n_segments in (1, 2, 3, 2):
+        engine.decode(sources_of([5]), np.array([n_segments]), np.array([4]))
+    assert [bucket[2] for bucket in engine.buckets] == [3, 2]
+
+
+def test_batches_that_need_too_much_memory_are_decoded_in_parts() -> None:
+    config = SHAPES["odd"]
+    model = lively_model(config)
+    whole = GraphEngine(lively_model(config), CPU, torch.float32)
+    parts = GraphEngine(lively_model(config), CPU, torch.float32, max_bytes=300_000)
+    sources, k, limits = sources_of([5] * 11), np.full(11, 3), np.full(11, 9)
+    assert_same((TorchEngine(model, CPU), parts), sources, k.tolist(), limits.tolist())
+    found = [engine.search(sources, limits, 2) for engine in (whole, parts)]
+    assert [one.best.tokens for one in found[0]] == [one.best.tokens for one in found[1]]
+    assert max(bucket[0] for bucket in parts.buckets) < 11
+
+
+class RehearsingCapturer(Capturer):
+    """Warms functions up as a GPU would before it captures them."""
+
+    def capture(self, function: Replay, state: torch.Tensor) -> Replay:
+        rehearse(function, state)
+        return function
+
+
+def test_warming_up_before_a_capture_leaves_no_trace(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("recoversat.engines.cuda.engine.Capturer", RehearsingCapturer)
+    config = SHAPES["small"]
+    engines = TorchEngine(lively_model(config), CPU), GraphEngine(lively_model(config), CPU, torch.float32)
+    sources, limits = sources_of([7, 25, 12]), [26, 64, 13]  # with K = 10, to the last place of the cache
+    assert_same(engines, sources, [10, 1, 4], limits)
+    assert_same(engines, sources, [2, 2, 2], limits, n_best=2)
+    assert_same_search(engines, sources, np.array([27, 45, 64]), beam=4, alpha=0.6)
+
+
+def test_a_step_asks_the_device_nothing_and_uses_nothing_of_the_host() -> None:
+    """On torch's meta device there are no values: reading one, or mixing in a tensor of the host, is an error."""
+    weights = collect_weights(lively_model(SHAPES["odd"]), torch.device("meta"), torch.float16)
+    model, capturer = GraphModel(weights, PlainOps()), Capturer(CPU)
+    for bucket in (SegmentBucket(2, 16, 5, 64), SegmentBucket(1, 16, 1, 64), SegmentBucket(2, 16, 4, 128, 3, True)):
+        segments = SegmentSession(model, capturer, bucket)
+        segments._run_encoder()
+        segments._run_step(64)
+    beam = BeamSession(model, capturer, BeamBucket(2, 16, 4, 64))
+    beam._run_encoder()
+    beam._run_step(64)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_half_precision_writes_something_alike(dtype: torch.dtype) -> None:
+    config, sources, k = SHAPES["small"], sources_of([12] * 16), np.full(16, 5)
+    exact = GraphEngine(lively_model(config), CPU, torch.float32).decode(sources, k, np.full(16, 8))
+    with torch.backends.mkldnn.flags(enabled=False):  # it trips over instructions that some machines only claim to have
+        half = GraphEngine(lively_model(config), CPU, dtype).decode(sources, k, np.full(16, 8))
+    pairs = [
+        (a, b)
+        for one, other in zip(exact, half, strict=True)
+        for a, b in zip(one.segments, other.segments, strict=True)
+    ]
+    firsts = [(a[0], b[0]) for a, b in pairs]
+    assert sum(one == other for one, other in firsts) >= 0.8 * len(firsts)
+
+
+def test_nothing_becomes_nothing(engines: Engines) -> None:
+    nothing = np.zeros(0, dtype=np.int64)
+    assert engines[1].decode([], nothing, nothing) == []
+    assert engines[1].search([], nothing) == []
+
+
+def test_translators_know_it_decodes_whole_sentences(engines: Engines) -> None:
+    reference, graphs = engines
+    assert isinstance(graphs, WholeDecoder)
+    assert not isinstance(reference, WholeDecoder)
+    assert graphs.description["engine"] == "graphs (plain)"
+
+
+def test_a_translator_writes_the_same_with_it(tokenizer: BpeTokenizer) -> None:
+    config = parse_config({"data": {"tokenizer": "bpe"}, "train": {"segments": 3}})
+    shape = ModelConfig(d_model=16, d_hidden=16, n_heads=2, encoder_layers=1, decoder_layers=1, vocab_size=14)
+    engines = TorchEngine(lively_model(shape), CPU), GraphEngine(lively_model(shape), CPU, torch.float32)
+    reference, graphs = (Translator.of(engine, tokenizer, config) for engine in engines)
+    texts = ["the house", "", "a b c in the gas"]
+    for how in ({"segments": 3}, {"segments": 1}, {"segments": 1, "beam": 3}, {"segments": 2, "alternatives": 2}):
+        expected, got = reference.translate(texts, **how), graphs.translate(texts, **how)
+        assert [one.text for one in expected] == [one.text for one in got]
+        assert [one.steps for one in expected] == [one.steps for one in got]
+        assert [one.score for one in expected] == pytest.approx([one.score for one in got], abs=1e-4)
+    assert {bucket[2] for bucket in graphs.engine.buckets} == {1, 2, 3}
+
+
+def test_models_vary_in_what_they_write(engines: Engines) -> None:
+    """Guard the tests above: lengths differ and both endings occur."""
+    sources = sources_of([20] * 30)
+    k = np.full(30, 5)
+    got = engines[1].decode(sources, k, np.full(30, 24))
+    endings = {segment[-1] for one in got for segment in one.segments}
+    lengths = {len(segment) for one in got for segment in one.segments}
+    assert {EOS, DEL} <= endings
+    assert len(lengths) > 9

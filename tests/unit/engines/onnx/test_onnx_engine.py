@@ -1,0 +1,272 @@
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import onnx
+import onnxruntime
+import pytest
+import torch
+
+from recoversat.config import ModelConfig
+from recoversat.decoding.segmentwise import decode_segments
+from recoversat.engines.onnx import engine as onnx_engine
+from recoversat.engines.onnx.engine import OnnxEngine
+from recoversat.engines.onnx.split_stepper import SplitStepper
+from recoversat.engines.onnx.stepper import OnnxStepper, sinusoids
+from recoversat.errors import UserError
+from recoversat.export.onnx import export_model
+from recoversat.export.ranges import Range
+from recoversat.model.attention import sinusoids as torch_sinusoids
+from recoversat.model.transformer import Transformer
+from recoversat.vocab import BOS
+
+CONFIG = ModelConfig(d_model=32, d_hidden=48, n_heads=4, encoder_layers=1, decoder_layers=2, vocab_size=200)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    torch.manual_seed(1)
+    weights = {name: 5 * value.numpy() for name, value in Transformer(CONFIG).state_dict().items()}
+    return export_model(weights, CONFIG, tmp_path_factory.mktemp("onnx"), ("int8",))[0]
+
+
+def stepper_of(engine: OnnxEngine, batch: int, n_segments: int) -> OnnxStepper:
+    stepper = engine.start([[7, 8, 9]] * batch, np.full(batch, n_segments))
+    assert isinstance(stepper, OnnxStepper)
+    return stepper
+
+
+def test_new_rows_are_written_into_the_same_memory(folder: Path) -> None:
+    stepper = stepper_of(OnnxEngine(folder, CONFIG), 2, 2)
+    tokens, active = np.full((2, 2), BOS), np.ones((2, 2), dtype=bool)
+    stepper.step(tokens, active)
+    cache = stepper._cache
+    before = cache.copy()
+    stepper.step(tokens, active)  # room is left, so nothing may move
+    assert stepper._cache is cache
+    changed = np.flatnonzero((cache != before).any(axis=(0, 1, 2, 4)))
+    assert changed.tolist() == [2, 3]
+
+
+def test_hypotheses_of_a_sentence_change_places_without_copying_its_source(folder: Path) -> None:
+    def stepped(which: list[int]) -> OnnxStepper:
+        stepper = engine.start([[7, 8, 9], [9, 8]], np.array([1, 1]))
+        assert isinstance(stepper, OnnxStepper)
+        stepper.keep(np.array([0, 0, 1, 1]))
+        stepper.step(np.array([[BOS], [30], [40], [50]]), alive)
+        stepper.keep(np.array(which))
+        return stepper
+
+    engine, alive, tokens = OnnxEngine(folder, CONFIG), np.ones((4, 1), dtype=bool), np.array([[20], [21], [22], [23]])
+    swapped = [1, 0, 3, 2]
+    one, other = stepped(swapped), stepped([0, 1, 2, 3])
+    memory = one._memory
+    expected = other.step(tokens[swapped], alive).log_probs[swapped]
+    assert one.step(tokens, alive).log_probs.tolist() == expected.tolist()
+    assert len(np.unique(expected)) == 4
+    assert one._memory is memory
+    one.keep(np.array([2, 0]))
+    assert one._memory.shape[1] == 2
+
+
+def test_rounding_with_zero_as_the_least_value_is_a_relu(tmp_path: Path) -> None:
+    torch.manual_seed(1)
+    weights = {name: 5 * value.numpy() for name, value in Transformer(CONFIG).state_dict().items()}
+    tiny = -1e-9  # the same 256 values, but not known to begin with 0
+
+    def scores(low: float) -> tuple[list[float], bool]:
+        names = [name.removesuffix(".weight") for name, array in weights.items() if array.ndim == 2]
+        ranges = {name: Range(low if name.endswith("outer") else -30.0, 30.0) for name in names}
+        [made] = export_model(weights, CONFIG, tmp_path / str(low), ("int8",), ranges)
+        graph = onnx.load(made / "step.onnx", load_external_data=False).graph
+        [decoded] = decode_segments(
+            OnnxEngine(made, CONFIG).start([[7, 8, 9]], np.array([3])), np.array([3]), np.array([6])
+        )
+        return [p for segment in decoded.log_probs for p in segment], any(node.op_type == "Relu" for node in graph.node)
+
+    with_relu, without = scores(tiny), scores(0.0)
+    assert (with_relu[1], without[1]) == (True, False)
+    assert with_relu[0] == without[0]
+
+
+def test_ended_segments_take_no_place_in_the_cache(folder: Path) -> None:
+    stepper = stepper_of(OnnxEngine(folder, CONFIG), 2, 3)
+    tokens = np.full((2, 3), BOS)
+    stepper.step(tokens, np.ones((2, 3), dtype=bool))
+    choice = stepper.step(tokens, np.array([[False, True, False], [True, False, True]]))
+    assert stepper._filled.tolist() == [4, 5]
+    assert (choice.tokens[~np.array([[False, True, False], [True, False, True]])] == 0).all()
+
+
+def test_the_cache_grows_seldom(folder: Path) -> None:
+    stepper = stepper_of(OnnxEngine(folder, CONFIG), 1, 1)
+    moves, cache = 0, stepper._cache
+    for _ in range(300):
+        stepper.step(np.array([[9]]), np.array([[True]]))
+        moves += stepper._cache is not cache
+        cache = stepper._cache
+    assert moves <= 14  # log(300 / 5) / log(1.5) = 10.1, and the first steps
+    assert stepper._filled.tolist() == [300]
+
+
+def test_a_step_in_which_nobody_writes_changes_nothing(folder: Path) -> None:
+    stepper = stepper_of(OnnxEngine(folder, CONFIG), 1, 2)
+    choice = stepper.step(np.zeros((1, 2), dtype=np.int64), np.zeros((1, 2), dtype=bool), n_best=2)
+    assert not choice.tokens.any()
+    assert choice.best_tokens is not None
+    assert choice.best_tokens.shape == (1, 2, 2)
+    assert stepper._filled.tolist() == [0]
+
+
+def test_little_memory_means_small_parts_and_the_same_translation(folder: Path) -> None:
+    sources, n_segments = [[7, 8, 9], [10, 11], [12] * 9, [13]], np.full(4, 3)
+    limits = np.full(4, 6)
+    free, bounded = OnnxEngine(folder, CONFIG), OnnxEngine(folder, CONFIG, max_memory=1)
+    assert isinstance(free.start(sources, n_segments), OnnxStepper)
+    parts = bounded.start(sources, n_segments)
+    assert isinstance(parts, SplitStepper)
+    assert [len(places) for _, places in parts._parts] == [1, 1, 1, 1]
+    alone = [decode_segments(free.start([s], n_segments[:1]), n_segments[:1], limits[:1])[0] for s in sources]
+    assert [d.segments for d in decode_segments(parts, n_segments, limits)] == [d.segments for d in alone]
+
+
+def test_the_bound_on_memory_grows_parts_with_it(folder: Path) -> None:
+    sources, n_segments = [[7] * 20] * 12, np.full(12, 10)
+
+    def first_part(max_memory: int) -> int:
+        stepper = OnnxEngine(folder, CONFIG, max_memory=max_memory).start(sources, n_segments)
+        return len(stepper._parts[0][1]) if isinstance(stepper, SplitStepper) else len(sources)
+
+    one = 2 * 3 * 10 * 256 * 4  # twice three copies of the scores of 10 rows, 200 tokens in blocks of 128
+    assert [first_part(3 * one), first_part(6 * one), first_part(100 * one)] == [3, 6, 12]
+
+
+def test_the_bound_on_memory_says_how_large_a_batch_may_be(folder: Path) -> None:
+    def largest(max_memory: int | None, length: int = 20) -> int | None:
+        return OnnxEngine(folder, CONFIG, max_memory=max_memory).largest_batch(length, 10)
+
+    kept = 2 * 2 * 32 * (20 + 2 * 40) * 4  # keys and values, layers, width, rows, bytes
+    assert largest(None) is None
+    assert [largest(1), largest(2 * 7 * kept), largest(2 * 7 * kept, length=200)] == [1, 7, 1]
+
+
+def test_threads_share_a_batch_and_write_the_same(folder: Path) -> None:
+    sources, k, limits = [[7, 8, 9], [10, 11], [12] * 9, [13], [14, 15]], np.array([3, 3, 1, 3, 1]), np.full(5, 6)
+    one, two = (OnnxEngine(folder, CONFIG, threads) for threads in (1, 2))
+    parts = two.start(sources, k)
+    assert isinstance(parts, SplitStepper)
+    groups = [places for _, places in parts._parts]
+    assert [group.tolist() for group in groups] == [[0, 1], [3], [2], [4]]
+    written = decode_segments(parts, k, limits)
+    for group in groups:  # int8: neighbours share a scale, so the same ones must be there
+        alone = decode_segments(one.start([sources[i] for i in group], k[group]), k[group], limits[group])
+        assert [written[i].segments for i in group] == [d.segments for d in alone]
+    assert isinstance(two.start(sources[:1], k[:1]), OnnxStepper)
+
+
+def test_tokens_do_not_depend_on_whether_they_are_scored(folder: Path) -> None:
+    engine, k, limits = OnnxEngine(folder, CONFIG), np.array([3, 1]), np.array([5, 5])
+    scored = decode_segments(engine.start([[7, 8, 9], [10, 11]], k), k, limits)
+    unscored = decode_segments(engine.start([[7, 8, 9], [10, 11]], k), k, limits, scores=False)
+    assert [d.segments for d in unscored] == [d.segments for d in scored]
+    assert [d.log_probs for d in unscored] == [[[], [], []], [[]]]
+    assert all(log_probs for d in scored for log_probs in d.log_probs)
+
+
+def test_scores_may_be_asked_for_at_any_step(folder: Path) -> None:
+    always, sometimes = (stepper_of(OnnxEngine(folder, CONFIG), 2, 2) for _ in range(2))
+    tokens, active = np.full((2, 2), BOS), np.ones((2, 2), dtype=bool)
+    for n_best, scores in ((0, False), (0, True), (3, False), (0, False), (0, False), (0, True)):
+        expected, got = always.step(tokens, active, None, n_best), sometimes.step(tokens, active, None, n_best, scores)
+        np.testing.assert_array_equal(expected.tokens, got.tokens)
+        np.testing.assert_array_equal(expected.log_probs * (scores or n_best > 0), got.log_probs)
+        assert (got.best_tokens is None) is (n_best == 0)
+        tokens, active = expected.tokens, active & np.array([[n_best == 0, True], [True, True]])
+
+
+def test_an_old_graph_is_refused(folder: Path) -> None:
+    class Old:
+        def get_inputs(self) -> list[object]:
+            return []
+
+    with pytest.raises(UserError, match="exported by an older version of recoversat; export the model again"):
+        onnx_engine._vocabulary_places(Old(), CONFIG, folder)
+
+
+def test_a_processor_that_overflows_gets_exact_products(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    k, limits = np.array([3, 1]), np.array([5, 5])
+    usual = decode_segments(OnnxEngine(folder, CONFIG).start([[7, 8, 9], [10, 11]], k), k, limits)
+    levels = []
+    session = onnxruntime.InferenceSession
+
+    def remember(path: str, options: onnxruntime.SessionOptions, **others: object) -> onnxruntime.InferenceSession:
+        levels.append(options.graph_optimization_level)
+        return session(path, options, **others)
+
+    monkeypatch.setattr(onnxruntime, "InferenceSession", remember)
+    monkeypatch.setattr(onnx_engine, "saturates", lambda folder: True)
+    exact = decode_segments(OnnxEngine(folder, CONFIG).start([[7, 8, 9], [10, 11]], k), k, limits)
+    assert levels == [onnxruntime.GraphOptimizationLevel.ORT_ENABLE_EXTENDED] * 2
+    assert [d.segments for d in exact] == [d.segments for d in usual]
+    for one, other in zip(usual, exact, strict=True):
+        np.testing.assert_allclose(np.concatenate(one.log_probs), np.concatenate(other.log_probs), atol=1e-3)
+
+
+def test_wrong_sums_are_noticed(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Overflowing:
+        def run(self, outputs: list[str], inputs: dict[str, np.ndarray]) -> list[np.ndarray]:
+            return [np.full((16, 64), 32 * 32767, dtype=np.float32)]
+
+    assert onnx_engine.saturates(folder) is (not has_vnni())
+    monkeypatch.setattr(onnx_engine, "_session", lambda *options, **others: Overflowing())
+    assert onnx_engine.saturates(folder) is True
+
+
+def has_vnni() -> bool:
+    cpu = Path("/proc/cpuinfo")
+    flags = cpu.read_text() if cpu.is_file() else "vnni"
+    return "vnni" in flags or "avx" not in flags
+
+
+def test_a_folder_without_graphs_is_refused_by_name(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"not an exported model \(.*\.onnx is missing\); run 'recoversat export'"):
+        OnnxEngine(tmp_path, CONFIG)
+
+
+def test_positions_are_those_of_the_model() -> None:
+    expected = torch_sinusoids(torch.arange(50), 278).numpy()
+    np.testing.assert_allclose(sinusoids(50, 278), expected, atol=1e-5)
+
+
+WITHOUT_TORCH = """
+import sys
+
+class Blocked:
+    def find_spec(self, name, path=None, target=None):
+        if name.split(".")[0] in ("torch", "onnx"):
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+
+sys.meta_path.insert(0, Blocked())
+import json
+from pathlib import Path
+
+import numpy as np
+
+from recoversat.config import ModelConfig
+from recoversat.decoding.segmentwise import decode_segments
+from recoversat.engines.onnx.engine import OnnxEngine
+
+engine = OnnxEngine(Path(sys.argv[1]), ModelConfig(**json.loads(sys.argv[2])))
+k = np.array([3, 1])
+print(json.dumps([d.segments for d in decode_segments(engine.start([[7, 8, 9], [10, 11]], k), k, np.array([5, 5]))]))
+"""
+
+
+def test_runs_where_torch_and_onnx_are_absent(folder: Path) -> None:
+    command = [sys.executable, "-c", WITHOUT_TORCH, str(folder), CONFIG.model_dump_json()]
+    output = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    engine, k = OnnxEngine(folder, CONFIG), np.array([3, 1])
+    here = decode_segments(engine.start([[7, 8, 9], [10, 11]], k), k, np.array([5, 5]))
+    assert json.loads(output) == [decoded.segments for decoded in here]

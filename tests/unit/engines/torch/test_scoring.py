@@ -1,0 +1,139 @@
+"""Scores of given pairs against a plain computation, one sentence at a time."""
+
+import numpy as np
+import pytest
+import torch
+
+from recoversat.config import ModelConfig
+from recoversat.engines.torch.scoring import Pair, equal_segments, score_pairs
+from recoversat.errors import UserError
+from recoversat.model.transformer import Transformer
+from recoversat.segments import assemble, divide, rows
+from recoversat.vocab import BOS, DEL, EOS, N_SPECIAL, PAD, UNK
+
+V = 19
+
+
+@pytest.fixture(scope="module")
+def model() -> Transformer:
+    torch.manual_seed(1)
+    config = ModelConfig(
+        d_model=16, d_hidden=24, n_heads=2, encoder_layers=1, decoder_layers=2, max_segments=3, vocab_size=V
+    )
+    model = Transformer(config).eval()
+    for parameter in model.parameters():
+        if parameter.dim() > 1:
+            parameter.data.mul_(10.0)
+    return model
+
+
+@pytest.fixture(scope="module")
+def pairs() -> list[Pair]:
+    rng = np.random.default_rng(2)
+    sizes = rng.integers(1, 14, size=(25, 2)).tolist()
+    pairs: list[Pair] = [tuple(rng.integers(N_SPECIAL, V, size=n).tolist() for n in pair) for pair in sizes]
+    return [*pairs, ([7, 8], [])]
+
+
+@torch.inference_mode()
+def plainly(model: Transformer, source: list[int], target: list[int]) -> list[float]:
+    """Ask the model for one token after the other, with the prefix as its only input."""
+    src = torch.tensor([source])
+    one, positions = torch.ones_like(src), torch.arange(len(source))[None]
+    log_probs = []
+    for t, token in enumerate([*target, EOS]):
+        tokens = torch.tensor([[BOS, *target[:t]]])
+        steps = torch.arange(t + 1)[None]
+        hidden = model(src, positions, one, tokens, steps, torch.zeros_like(steps), torch.ones_like(steps))
+        logits = model.logits(hidden)[0, -1]
+        allowed = [i for i in range(V) if i not in (PAD, BOS, UNK, DEL) or i == token]
+        log_probs.append(float(logits[token] - logits[allowed].logsumexp(0)))
+    return log_probs
+
+
+def test_scores_are_those_of_asking_token_by_token(model: Transformer, pairs: list[Pair]) -> None:
+    for (source, target), score in zip(pairs, score_pairs(model, pairs), strict=True):
+        expected = plainly(model, list(source), list(target))
+        assert score.token_log_probs == pytest.approx(expected, abs=1e-4)
+        assert score.log_prob == pytest.approx(sum(expected), abs=1e-3)
+
+
+@pytest.mark.parametrize("batch_tokens", [1, 30, 100])
+def test_the_batch_does_not_matter(model: Transformer, pairs: list[Pair], batch_tokens: int) -> None:
+    whole = score_pairs(model, pairs)
+    order = np.random.default_rng(batch_tokens).permutation(len(pairs)).tolist()
+    for at, score in zip(order, score_pairs(model, [pairs[i] for i in order], batch_tokens=batch_tokens), strict=True):
+        assert score.token_log_probs == pytest.approx(whole[at].token_log_probs, abs=1e-4)
+
+
+def test_batches_hold_no_more_than_they_may(
+    model: Transformer, pairs: list[Pair], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sizes = []
+    forward = Transformer.forward
+
+    def spy(self: Transformer, *inputs: torch.Tensor) -> torch.Tensor:
+        sizes.append(max(inputs[0].numel(), inputs[3].numel()))
+        return forward(self, *inputs)
+
+    monkeypatch.setattr(Transformer, "forward", spy)
+    score_pairs(model, pairs, batch_tokens=60)
+    assert max(sizes) <= 60
+    assert len(sizes) < len(pairs)
+
+
+def test_probabilities_of_one_step_sum_to_one(model: Transformer) -> None:
+    firsts = [score_pairs(model, [([9, 10], [token])])[0].token_log_probs[0] for token in range(N_SPECIAL, V)]
+    ends = score_pairs(model, [([9, 10], [])])[0].token_log_probs[0]
+    assert np.exp([*firsts, ends]).sum() == pytest.approx(1.0, abs=1e-5)
+
+
+def test_an_unknown_token_in_a_target_costs_but_does_not_forbid(model: Transformer) -> None:
+    (score,) = score_pairs(model, [([9, 10], [11, UNK, 12])])
+    assert score.token_log_probs == pytest.approx(plainly(model, [9, 10], [11, UNK, 12]), abs=1e-4)
+    assert np.isfinite(score.log_prob)
+
+
+@pytest.mark.parametrize("n_segments", [2, 3])
+@torch.inference_mode()
+def test_several_segments_are_scored_as_training_divides_them(model: Transformer, n_segments: int) -> None:
+    source, target = [9, 10, 11], [12, 13, 14, 15, 16]
+    r = rows(divide(target, n_segments, 0.0, 0.0, np.random.default_rng(0)))
+    src, inputs = torch.tensor([source]), [torch.from_numpy(x)[None] for x in (r.tokens, r.steps, r.segments)]
+    hidden = model(src, torch.arange(3)[None], torch.ones_like(src), *inputs, torch.ones_like(inputs[0]))
+    logits = model.logits(hidden)[0]
+    logits[:, [PAD, BOS, UNK]] = -torch.inf
+    expected = logits.log_softmax(-1)[torch.arange(len(r.labels)), torch.from_numpy(r.labels)]
+    (score,) = score_pairs(model, [(source, target)], n_segments=n_segments)
+    assert score.token_log_probs == pytest.approx(expected.tolist(), abs=1e-4)
+    assert len(score.token_log_probs) == len(target) + n_segments
+
+
+@pytest.mark.parametrize("length", [0, 1, 4, 9])
+@pytest.mark.parametrize("n_segments", [1, 2, 5])
+def test_equal_segments_are_those_of_divide(length: int, n_segments: int) -> None:
+    target = list(range(10, 10 + length))
+    segments = equal_segments(target, n_segments)
+    assert segments == divide(target, n_segments, 0.0, 0.0, np.random.default_rng(0))
+    assert assemble(segments) == target
+
+
+def test_a_model_in_training_goes_on_training_but_is_scored_without_dropout(
+    model: Transformer, pairs: list[Pair]
+) -> None:
+    quiet = score_pairs(model, pairs)
+    model.train()
+    try:
+        assert score_pairs(model, pairs) == quiet
+        assert model.training
+    finally:
+        model.eval()
+
+
+def test_an_empty_source_is_refused_with_its_number(model: Transformer) -> None:
+    with pytest.raises(UserError, match="pair 2: its source is empty"):
+        score_pairs(model, [([9], [10]), ([], [10])])
+
+
+def test_no_pairs_no_scores(model: Transformer) -> None:
+    assert score_pairs(model, []) == []

@@ -1,0 +1,35 @@
+"""BLEU over ranges of source length."""
+
+from dataclasses import replace
+
+import pytest
+
+from recoversat.measuring.quality.length_buckets import assign_buckets, bleu_by_length, bucket_labels, source_lengths
+from recoversat.measuring.quality.metrics import corpus_bleu
+from recoversat.measuring.quality.outputs import SystemOutput
+
+
+def test_edges_belong_to_the_lower_range():
+    assert bucket_labels([10, 20, 30]) == ["1–10", "11–20", "21–30", ">30"]
+    assert assign_buckets([1, 10, 11, 20, 21, 30, 31, 0], [10, 20, 30]) == [[0, 1, 7], [2, 3], [4, 5], [6]]
+
+
+def test_every_sentence_is_in_one_range_and_scored_there(toy, systems):
+    buckets = bleu_by_length(systems, toy, [10, 20])
+    assert [b.label for b in buckets] == ["1–10", "11–20", ">20"]
+    assert sum(b.n_sentences for b in buckets) == len(toy.sources)
+    short = [i for i, line in enumerate(toy.sources) if len(line.split()) <= 10]
+    expected = corpus_bleu([systems[2].hypotheses[i] for i in short], [toy.references[i] for i in short])
+    assert buckets[0].bleu["K=10"] == pytest.approx(expected.value)
+    assert buckets[0].n_sentences == len(short)
+
+
+def test_ranges_without_sentences_are_left_out(toy):
+    perfect = SystemOutput("perfect", "toy", toy.references)
+    assert [b.label for b in bleu_by_length([perfect], toy, [1, 50, 60])] == ["2–50"]
+
+
+def test_sub_words_are_counted_where_they_are_known(toy):
+    assert source_lengths(toy)[1] == "words"
+    known = replace(toy, source_tokens=[[9] * 7] * len(toy.sources))
+    assert source_lengths(known) == ([7] * len(toy.sources), "sub-words")

@@ -1,0 +1,93 @@
+"""Systems and test sets as written on the command line."""
+
+from pathlib import Path
+
+import pytest
+
+from recoversat.errors import UserError
+from recoversat.measuring.quality.specs import SystemSpec, TestSpec, check_specs, parse_system, parse_test
+
+
+@pytest.mark.parametrize(
+    ("text", "spec"),
+    [
+        ("at=teacher/", SystemSpec("at", "teacher/")),
+        ("k5=runs/student:segments=5", SystemSpec("k5", "runs/student", segments=5)),
+        ("at4=teacher:beam=4:segments=1", SystemSpec("at4", "teacher", 1, 4)),
+        ("p=0=runs/p=0", SystemSpec("p", "0=runs/p=0")),
+        ("x=dir/p=0.5:beam=2", SystemSpec("x", "dir/p=0.5", None, 2)),
+        ("b=model:segments=auto:to=en", SystemSpec("b", "model", "auto", target="en")),
+        ("o=C:/out.de", SystemSpec("o", "C:/out.de")),
+        ("o=out/{test}.de", SystemSpec("o", "out/{test}.de")),
+    ],
+)
+def test_a_system_is_a_name_a_path_and_options(text, spec):
+    assert parse_system(text) == spec
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("teacher", "write NAME=PATH"),
+        ("=teacher", "write NAME=PATH"),
+        ("at=", "write NAME=PATH"),
+        ("at=teacher:beem=4", "no option beem; there are segments, beam, lengths, to, teacher, overlaps, e.g. :s"),
+        ("at=student:overlaps=yes", "overlaps=yes is neither join nor keep"),
+        ("at=teacher:beam=0", "beam must be a whole number from 1, not '0'"),
+        ("at=teacher:segments=two", "segments must be a whole number from 1, not 'two'"),
+        ("../at=teacher", "cannot be a name"),
+        ("..=teacher", "cannot be a name"),
+        (" at=teacher", "cannot be a name"),
+    ],
+)
+def test_a_wrong_system_is_explained(text, message):
+    with pytest.raises(UserError, match=message):
+        parse_system(text)
+
+
+def test_a_test_set_is_a_name_and_two_files():
+    assert parse_test("ted=a/tst.en,b/tst.de") == TestSpec("ted", Path("a/tst.en"), Path("b/tst.de"))
+    for wrong in ("ted", "ted=a.en", "ted=a.en,", "ted=a,b,c"):
+        with pytest.raises(UserError, match="write NAME=SOURCES,REFERENCES"):
+            parse_test(wrong)
+
+
+@pytest.fixture
+def here(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "model").mkdir()
+    for name in ("out.de", "out.a.de", "out.b.de"):
+        (tmp_path / name).touch()
+
+
+A, B = TestSpec("a", Path("s"), Path("r")), TestSpec("b", Path("s"), Path("r"))
+MODEL, OUTPUT = SystemSpec("at", "model"), SystemSpec("other", "out.de")
+
+
+@pytest.mark.usefixtures("here")
+def test_what_can_work_is_accepted():
+    check_specs([MODEL, OUTPUT], [A], {"--at": "at", "--baseline": None})
+    check_specs([MODEL, SystemSpec("other", "out.{test}.de")], [A, B], {"--at": "other"})
+
+
+@pytest.mark.usefixtures("here")
+@pytest.mark.parametrize(
+    ("systems", "tests", "message"),
+    [
+        ([], [A], "at least one --system"),
+        ([MODEL], [], "at least one --test"),
+        ([MODEL, SystemSpec("at", "out.de")], [A], "--system: the name at is given twice"),
+        ([MODEL], [A, A], "--test: the name a is given twice"),
+        ([OUTPUT], [A], "--at at: no system has this name; there are: other"),
+        ([MODEL, OUTPUT], [A, B], "one file cannot translate 2 test sets; write {test}"),
+        ([MODEL, SystemSpec("o", "missing.de")], [A], "missing.de is neither a model folder nor a file"),
+        ([MODEL, SystemSpec("o", "out.{test}.en")], [A], r"out.a.en is neither"),
+        ([MODEL, SystemSpec("o", "out.de", segments=2)], [A], "the options are for models, but out.de is no folder"),
+        ([MODEL, SystemSpec("o", "out.de", target="de")], [A], "the options are for models"),
+        ([MODEL, SystemSpec("o", "out.de", overlaps="join")], [A], "the options are for models"),
+    ],
+)
+def test_what_cannot_work_is_found_before_anything_is_translated(systems, tests, message):
+    with pytest.raises(UserError) as error:
+        check_specs(systems, tests, {"--at": "at"})
+    assert message in str(error.value)

@@ -1,0 +1,76 @@
+"""What `fit` is told wins over what the size of a corpus suggests."""
+
+from pathlib import Path
+
+import pytest
+
+from recoversat.data.prepare import TextPairs
+from recoversat.errors import UserError
+from recoversat.pipeline.fit import FitJob
+from recoversat.pipeline.fit_defaults import fit_job
+
+
+@pytest.fixture
+def pairs(tmp_path: Path) -> TextPairs:
+    for name in ("train.en", "train.de.txt"):
+        (tmp_path / name).write_text("a line\n" * 30)
+    return TextPairs(tmp_path / "train.en", tmp_path / "train.de.txt")
+
+
+def job(pairs: TextPairs, *overrides: str, segments: int | None = None, **options: object) -> FitJob:
+    settings: dict[str, object] = {"config": None, "preset": None} | options
+    return fit_job(
+        pairs, pairs.src.parent / "out", None, None, segments, settings["config"], settings["preset"],  # type: ignore[arg-type]
+        list(overrides), [], "cpu",
+    )  # fmt: skip
+
+
+def test_without_any_wish_the_size_decides(pairs: TextPairs) -> None:
+    plain = job(pairs)
+    assert (plain.student.train.segments, plain.teacher.train.segments) == (10, 1)
+    assert (plain.student.model.d_model, plain.student.train.steps) == (128, 3000)
+    assert (plain.student.train.save_every, plain.student.train.validate_every) == (150, 300)
+    assert (plain.student.data.src_lang, plain.student.data.tgt_lang) == ("en", "txt")
+
+
+def test_segments_beyond_the_usual_make_room_for_themselves(pairs: TextPairs) -> None:
+    assert job(pairs, segments=16).student.model.max_segments == 16
+    assert job(pairs, segments=4).student.model.max_segments == 10
+
+
+def test_a_config_file_keeps_its_word(pairs: TextPairs, tmp_path: Path) -> None:
+    file = tmp_path / "mine.yaml"
+    file.write_text(
+        "data: {tgt_lang: de}\nmodel: {max_segments: 20}\n"
+        "train: {segments: [1, 2, 20], save_every: 7, validate_every: 9, steps: 400}\n"
+    )
+    student = job(pairs, config=file).student
+    assert (student.train.segments, student.model.max_segments) == ([1, 2, 20], 20)
+    assert (student.train.save_every, student.train.validate_every) == (7, 9)
+    assert (student.data.src_lang, student.data.tgt_lang) == ("en", "de")
+    assert job(pairs, config=file, segments=5).student.train.segments == 5
+
+
+def test_a_preset_gives_k_and_its_rhythm_follows_the_updates(pairs: TextPairs) -> None:
+    student = job(pairs, "train.steps=100", preset="small").student
+    assert student.train.segments == 5
+    assert (student.train.save_every, student.train.validate_every) == (5, 10)
+    assert job(pairs, "train.save_every=33", preset="small").student.train.save_every == 33
+
+
+def test_what_fit_trains_writes_for_readers_unless_told_otherwise(pairs: TextPairs, tmp_path: Path) -> None:
+    file = tmp_path / "mine.yaml"
+    file.write_text("decode: {cut_loops: false}\n")
+    for made, wanted in (
+        (job(pairs), (True, True)),
+        (job(pairs, preset="small"), (True, True)),
+        (job(pairs, config=file), (True, False)),
+        (job(pairs, "decode.join_overlaps=false"), (False, True)),
+    ):
+        assert (made.student.decode.join_overlaps, made.student.decode.cut_loops) == wanted
+
+
+def test_k_is_named_once(pairs: TextPairs) -> None:
+    assert job(pairs, "train.segments=[1, 2]").student.train.segments == [1, 2]
+    with pytest.raises(UserError, match="K is named twice"):
+        job(pairs, "train.segments=5", segments=3)

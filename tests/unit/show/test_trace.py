@@ -1,0 +1,116 @@
+"""The trace: what docs/trace.md promises."""
+
+import json
+import math
+import re
+from pathlib import Path
+
+import pytest
+
+from recoversat.errors import UserError
+from recoversat.inference.translation import Segment, Translation
+from recoversat.show.files import Inspection, show_lines
+from recoversat.show.trace import N_ALTERNATIVES, trace_records
+
+SCRIPT = {"a b": ["the house EOS", "in DEL", "c c c c c c"], "c": ["a EOS", "EOS", "b EOS"]}
+DOCS = Path(__file__).parents[3] / "docs" / "trace.md"
+
+
+@pytest.fixture
+def records(scripted):
+    (translation,) = scripted(SCRIPT).translate(["a b"], alternatives=2)
+    return list(trace_records(translation, 3, forced={(0, 1)}))
+
+
+def test_the_sentence_comes_first_with_all_its_segments(records):
+    head = records[0]
+    assert (head["type"], head["sentence"], head["source"]) == ("sentence", 3, "a b")
+    assert (head["translation"], head["steps"]) == ("the house c c c c", 4)
+    assert [(s["text"], s["length"], s["ending"]) for s in head["segments"]] == [
+        ("the house", 2, "eos"), ("in", 1, "del"), ("c c c c", 4, "cut"),
+    ]  # fmt: skip
+    assert head["segments"][0]["score"] == pytest.approx(-0.2)  # mean of -0.1, -0.2, -0.3
+
+
+def test_every_step_lists_the_segments_that_were_still_open(records):
+    steps = records[1:]
+    assert [step["step"] for step in steps] == [1, 2, 3, 4]
+    assert [[token["segment"] for token in step["tokens"]] for step in steps] == [[1, 2, 3], [1, 2, 3], [1, 3], [3]]
+    assert [token["piece"] for token in steps[1]["tokens"]] == ["house", "<del>", "c"]
+    assert [token["ending"] for token in steps[1]["tokens"]] == [None, "del", None]
+    assert [token["piece"] for token in steps[2]["tokens"]] == ["</s>", "c"]
+    assert steps[3]["tokens"][0]["ending"] == "cut"
+
+
+def test_probabilities_and_alternatives_are_those_of_decoding(records):
+    token = records[2]["tokens"][0]
+    assert token["probability"] == pytest.approx(math.exp(-0.2), abs=1e-6)
+    assert [a["piece"] for a in token["alternatives"]] == ["house", "cham@@"]
+    assert token["alternatives"][1]["probability"] == pytest.approx(math.exp(-1.2), abs=1e-6)
+
+
+def test_forced_tokens_are_marked_and_no_others(records):
+    forced = [(t["segment"], t["position"]) for step in records[1:] for t in step["tokens"] if t["forced"]]
+    assert forced == [(1, 2)]
+
+
+def test_a_one_step_model_writes_all_positions_in_its_only_step():
+    segment = Segment("a b", ["a", "b"], [5, 6], "eos", [-0.1, -0.2])
+    _, *steps = trace_records(Translation("x", "a b", [segment], steps=1), 1)
+    assert [[(t["position"], t["piece"]) for t in step["tokens"]] for step in steps] == [[(1, "a"), (2, "b")]]
+
+
+def test_an_empty_line_has_no_steps():
+    assert [record["type"] for record in trace_records(Translation("", ""), 1)] == ["sentence"]
+
+
+def test_the_documented_fields_are_the_written_ones(records):
+    text = DOCS.read_text(encoding="utf-8")
+    documented = {
+        name: set(re.findall(r"^\| `(\w+)` \|", part, re.MULTILINE))
+        for name, part in re.findall(r"^## (\w+)\n(.*?)(?=^## |\Z)", text, re.MULTILINE | re.DOTALL)
+    }
+    assert documented["sentence"] == set(records[0])
+    assert documented["segments"] == set(records[0]["segments"][0])
+    assert documented["step"] == set(records[1])
+    assert documented["tokens"] == set(records[1]["tokens"][0])
+    assert documented["alternatives"] == set(records[1]["tokens"][0]["alternatives"][0])
+
+
+def show(translator, tmp_path, text, inspection):
+    (tmp_path / "in.txt").write_text(text, encoding="utf-8")
+    options = {"segments": None, "batch_size": 1, "beam": 1}
+    show_lines(translator, [tmp_path / "in.txt"], tmp_path / "out.txt", inspection, **options)
+    return (tmp_path / "out.txt").read_text(encoding="utf-8")
+
+
+def test_a_file_becomes_a_line_for_each_line_and_a_trace(scripted, tmp_path):
+    inspection = Inspection(True, tmp_path / "trace.jsonl", ())
+    shown = show(scripted(SCRIPT), tmp_path, "c\n\na b\n", inspection)
+    assert shown == "[1] a EOS  [2] EOS  [3] b EOS\n\n[1] the house EOS  [2] ~~in DEL~~  [3] c c c c CUT\n"
+    lines = [json.loads(line) for line in (tmp_path / "trace.jsonl").read_text(encoding="utf-8").splitlines()]
+    assert [line["sentence"] for line in lines if line["type"] == "sentence"] == [1, 2, 3]
+    assert {len(t["alternatives"]) for line in lines if line["type"] == "step" for t in line["tokens"]} == {
+        N_ALTERNATIVES
+    }
+
+
+def test_forcing_alone_prints_plain_text(scripted, tmp_path):
+    assert show(scripted(SCRIPT), tmp_path, "c\n", Inspection(False, None, ["1:1=gas"])) == "gas b\n"
+    assert show(scripted(SCRIPT), tmp_path, "c\n", Inspection(True, None, ["1:1=gas"])).startswith("[1] {gas} EOS")
+
+
+def test_an_error_leaves_neither_output_nor_trace(scripted, tmp_path):
+    inspection = Inspection(True, tmp_path / "trace.jsonl", ["2:3=gas"])
+    with pytest.raises(UserError, match="line 1: nothing can be forced at segment 2, position 3"):
+        show(scripted(SCRIPT), tmp_path, "c\n", inspection)
+    assert [path.name for path in tmp_path.iterdir()] == ["in.txt"]
+
+
+def test_options_that_do_not_go_together_are_refused():
+    assert Inspection.of(None, None, None, jsonl=True) is None
+    assert Inspection.of("segments", None, None, jsonl=False) == Inspection(True, None, ())
+    with pytest.raises(UserError, match="there is only --show segments"):
+        Inspection.of("tokens", None, None, jsonl=False)
+    with pytest.raises(UserError, match="--jsonl goes without"):
+        Inspection.of("segments", None, None, jsonl=True)

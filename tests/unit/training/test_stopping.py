@@ -1,0 +1,89 @@
+"""A training that is stopped politely and continued ends as if nothing had happened."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from recoversat.config import Config, parse_config
+from recoversat.data.corpus import Corpus, open_corpus
+from recoversat.data.prepare import TextPairs, prepare
+from recoversat.errors import UserError
+from recoversat.files.model_folder import checkpoint_folders
+from recoversat.pipeline.sweep.run import _is_trained
+from recoversat.training.checkpoint import TrainingState
+from recoversat.training.loop import start_point, train
+
+SAMPLE = Path(__file__).parents[2] / "data"
+CONFIG = {
+    "data": {"vocab_size": 400},
+    "model": {"d_model": 16, "d_hidden": 16, "n_heads": 2, "encoder_layers": 1, "decoder_layers": 1},
+    "train": {"steps": 20, "save_every": 5, "validate_every": 10, "keep_checkpoints": 3, "batch_tokens": 64}
+    | {"segments": 2, "workers": 0, "tensorboard": False, "log_every": 4},
+}
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory: pytest.TempPathFactory) -> Corpus:
+    folder = tmp_path_factory.mktemp("stopping")
+    for name in ("tatoeba.en", "tatoeba.de"):
+        lines = (SAMPLE / name).read_text(encoding="utf-8").splitlines(keepends=True)
+        (folder / name).write_text("".join(lines[:60]), encoding="utf-8")
+    pairs = TextPairs(folder / "tatoeba.en", folder / "tatoeba.de")
+    prepare(pairs, folder / "corpus", parse_config(CONFIG).data, quiet=True)
+    return open_corpus(folder / "corpus")
+
+
+@pytest.fixture
+def run(corpus: Corpus) -> Callable[[Path], TrainingState]:
+    def train_into(folder: Path) -> TrainingState:
+        config: Config = parse_config(CONFIG)
+        return train(config, corpus, folder, validate=lambda model: 1.0, device="cpu", quiet=True)
+
+    return train_into
+
+
+def stop_at(update: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Do what a signal does, at a known moment."""
+    asked = iter(range(1, 21))
+    monkeypatch.setattr("recoversat.training.loop._StopSign.heard", lambda *_: next(asked) == update)
+
+
+@pytest.mark.parametrize("update", [10, 13, 20])  # where a validation is due, where nothing is, and at the end
+def test_checkpoints_and_validations_are_those_of_a_run_that_was_not_stopped(
+    run: Callable[[Path], TrainingState], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, update: int
+) -> None:
+    calm, stopped = tmp_path / "calm", tmp_path / "stopped"
+    ended = run(calm)
+    with monkeypatch.context() as patch:
+        stop_at(update, patch)
+        with pytest.raises(UserError, match=f"stopped at update {update}"):
+            run(stopped)
+    assert (stopped / "checkpoints" / f"step-{update:08d}").is_dir()
+    assert run(stopped) == ended
+    kept = [[path.name for path in checkpoint_folders(folder)] for folder in (calm, stopped)]
+    assert kept[0] == kept[1] == ["step-00000010", "step-00000015", "step-00000020"]
+    validations = [(folder / "log.jsonl").read_text().count("validation_bleu") for folder in (calm, stopped)]
+    assert validations == [2, 2]
+
+
+def test_no_checkpoint_of_the_rhythm_makes_room_for_one_that_a_stop_left(
+    run: Callable[[Path], TrainingState], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stop_at(18, monkeypatch)
+    with pytest.raises(UserError):
+        run(tmp_path)
+    names = [path.name for path in checkpoint_folders(tmp_path)]
+    assert names == ["step-00000005", "step-00000010", "step-00000015", "step-00000018"]
+
+
+def test_a_sweep_knows_a_finished_run_that_started_from_a_teacher(
+    run: Callable[[Path], TrainingState], corpus: Corpus, tmp_path: Path
+) -> None:
+    run(tmp_path / "teacher")
+    config, start = parse_config(CONFIG), start_point(tmp_path / "teacher")
+    config = config.model_copy(update={"data": corpus.config})
+    train(config, corpus, tmp_path / "run", start_from=start, device="cpu", quiet=True)
+    assert _is_trained(tmp_path / "run", config, corpus, tmp_path / "teacher")
+    assert not _is_trained(tmp_path / "run", config, corpus, None)
+    assert not _is_trained(tmp_path / "teacher", config, corpus, tmp_path / "teacher")
