@@ -3,14 +3,11 @@
 import itertools
 import os
 import shlex
-import shutil
 import subprocess
 import sys
 from pathlib import Path
 
-import numpy as np
 import pytest
-from safetensors.numpy import load_file, save_file
 
 from recoversat.config import Config, load_config
 
@@ -90,99 +87,3 @@ def test_the_ablations_differ_in_p_and_q(tmp_path: Path) -> None:
     assert {name: config.repeat_prob for name, config in train.items()} == {
         "p0": 0.5, "p1": 0.5, "p1-0": 0.5, "q0": 0, "k10": 0.5,
     }  # fmt: skip
-
-
-def lease(folder: Path, *words: object) -> str:
-    """Run recipes/lease.sh as if this machine were the one that is lent."""
-    done = subprocess.run(
-        ["bash", str(RECIPES / "lease.sh"), *map(str, words)],
-        env=os.environ | {"LEASE": str(folder / "lease"), "PATH": f"{PYTHON}:{os.environ['PATH']}"},
-        capture_output=True, text=True, check=False, timeout=120,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    return done.stdout
-
-
-@pytest.mark.parametrize("words", [[], ["pak"]])
-def test_a_verb_that_does_not_exist_is_answered_with_those_that_do(words: list[str]) -> None:
-    done = subprocess.run(["bash", str(RECIPES / "lease.sh"), *words], capture_output=True, text=True, check=False)
-    assert done.returncode == 2
-    assert "recipes/lease.sh unpack PACK KEEP..." in done.stderr
-
-
-def test_a_model_that_cannot_travel_is_told_and_holds_nobody_up(tmp_path: Path) -> None:
-    for folder in ("kept", "data", "packages"):
-        (tmp_path / "pack" / folder).mkdir(parents=True)
-    lease(tmp_path, "start", tmp_path / "pack")
-    run = tmp_path / "lease/out/broken"
-    (run / "best").mkdir(parents=True)
-    (run / "best/model.safetensors").write_text("no weights")
-    for name in ("log.jsonl", "done"):
-        (run / name).touch()
-    said = lease(tmp_path, "keep")  # or the one that `start` has started says it
-    assert "broken could not be cut into pieces" in said + (tmp_path / "lease/keep.log").read_text()
-
-
-def test_the_main_plan_trains_the_table_before_the_ablations_and_measures_it_first(tmp_path: Path) -> None:
-    home, calls = tmp_path / "lease", tmp_path / "calls"
-    (home / "out/corpus").mkdir(parents=True)
-    shutil.copytree(RECIPES, home / "repository/recipes")
-    for name, does in {
-        "recoversat": 'if [ "$1" = train ]; then mkdir -p "$4/best"; fi',
-        "python": f"mkdir -p {shlex.quote(str(home))}/out/distilled",
-    }.items():
-        script = '#!/bin/sh\nprintf "%s %s\\n" "${CUDA_MPS_CLIENT_PRIORITY:-0}" "$*" >> "$CALLS"\n' + does + "\n"
-        (home / name).write_text(script)
-        (home / name).chmod(0o755)
-    environment = os.environ | {"LEASE": str(home), "LATER": "0", "STEPS": "70", "CALLS": str(calls)}
-    command = ["bash", str(RECIPES / "lease.sh"), "plans", "main"]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True, timeout=60)
-    assert "failed" not in done.stdout
-    run = [line.split() for line in calls.read_text().splitlines()]
-    low = {Path(words[4]).name for words in run if words[0] == "1"}
-    assert low == {"nat", "p1-0", "q0", "p0", "p1"}
-    order = [Path(words[4]).name for words in run if words[:2] == ["0", "train"]]
-    assert order[:2] == ["teacher", "mixed"]
-    assert sorted(order[2:]) == ["k10", "k2", "k5"]
-    first, second = (words for words in run if words[1] == "evaluate")
-    assert (first.count("--test"), second.count("--test")) == (1, 3)
-    assert run[-1] == second
-
-
-def write_run(run: Path, weights: dict[str, np.ndarray]) -> None:
-    (run / "best").mkdir(parents=True)
-    save_file(weights, run / "best/model.safetensors")
-    (run / "log.jsonl").write_text("{}\n")
-    (run / "done").touch()
-
-
-def test_what_a_lease_has_made_comes_home_and_goes_out_again(tmp_path: Path) -> None:
-    pack, out = tmp_path / "pack", tmp_path / "lease/out"
-    for folder in ("kept", "data", "packages"):
-        (pack / folder).mkdir(parents=True)
-    lease(tmp_path, "start", pack)  # no plan: it is over at once
-    loud = np.random.default_rng(1).normal(size=(3000, 3000)).astype(np.float32)  # 17 MiB in fp16: two pieces
-    write_run(out / "k10", {"weight": loud})
-    (out / "report").mkdir()
-    (out / "report/report.md").write_text("a table\n")
-    said = lease(tmp_path, "watch", 60, tmp_path / "home1")
-    assert "all sent" not in said
-    lease(tmp_path, "keep")
-    homes = []
-    for number in range(2, 9):
-        homes.append(tmp_path / f"home{number}")
-        if "all sent" in lease(tmp_path, "watch", 60, homes[-1]):
-            break
-    assert all(path.stat().st_size <= 15 << 20 for home in homes for path in home.iterdir())
-    (pack / "pieces").mkdir()
-    (pack / "pieces/half.tgz.00").write_bytes(b"not all of it")
-    assert "half.tgz: pieces are missing" in lease(tmp_path, "unpack", pack, *homes)
-    assert [path.name for path in (pack / "pieces").glob("k10*")] == []  # no longer needed, lest they mix with others
-    assert (pack / "results/report/report.md").read_text() == "a table\n"
-    shutil.rmtree(tmp_path / "lease")
-    lease(tmp_path, "start", pack)
-    back = load_file(out / "k10/best/model.safetensors")["weight"]
-    assert back.dtype == np.float16
-    np.testing.assert_allclose(back, loud, rtol=1e-3, atol=1e-6)
-    assert (out / "k10/done").is_file()  # so that it is not trained again
-    assert (out / "k10/sent").is_file()  # nor sent
