@@ -132,6 +132,7 @@ class _Trainer:
         )  # fmt: skip
         self.bf16 = config.train.precision == "bf16" or (config.train.precision == "auto" and on_gpu)
         compiled = on_gpu and config.train.steps >= 5000 if config.train.compile == "auto" else config.train.compile
+        self.fused_loss = on_gpu or config.train.compile is True
         if compiled:  # layer by layer: all layers of a kind share one compiled function
             for layer in [*self.model.encoder.layers, *self.model.decoder.layers]:
                 layer.compile()
@@ -146,7 +147,7 @@ class _Trainer:
         totals = torch.zeros(3, device=self.device)
         for batch in share:
             with torch.autocast(self.device.type, torch.bfloat16, enabled=self.bf16):
-                loss = batch_loss(self.model, batch.to(self.device), self.config.train.label_smoothing)
+                loss = batch_loss(self.model, batch.to(self.device), self.config.train.label_smoothing, self.fused_loss)
             loss.smoothed.backward()
             totals += torch.stack([loss.smoothed.detach(), loss.nll, loss.n_labels])
         gradients = [p.grad if p.grad is not None else torch.zeros_like(p) for p in self.model.parameters()]
