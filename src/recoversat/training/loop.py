@@ -26,6 +26,7 @@ from recoversat.stopping import stop_signals
 from recoversat.storage import held, write_text
 from recoversat.text.tokenizer import vocabulary_fingerprint
 from recoversat.training.checkpoint import Checkpoints, TrainingState
+from recoversat.training.loss_check import check_loss
 from recoversat.training.objective import batch_loss
 from recoversat.training.processes import Processes, join_processes
 from recoversat.training.run_folder import claim_run, cut_log
@@ -85,6 +86,7 @@ def train(
         trainer = _Trainer(config, processes, start_from)
         checkpoints = Checkpoints(run, config, corpus.tokenizer, facts)
         state = checkpoints.resume(trainer.model, trainer.optimizer)
+        trainer.check()
         batches = Batches.of(corpus.train, config.train, corpus.tokenizer.word_ends, processes.rank, processes.world)
         with (
             closing(_Log(run, config, state.update, processes.is_main)) as log,
@@ -139,6 +141,12 @@ class _Trainer:
         if on_gpu:
             torch.set_float32_matmul_precision("high")
 
+    def check(self) -> None:
+        """Refuse to train with a loss that is not the plain formula's."""
+        train = self.config.train
+        with self._autocast():
+            check_loss(self.model.embedding.weight, train.label_smoothing, self.fused_loss, train.batch_tokens)
+
     def update(self, update: int, share: list[Batch]) -> Tensor:
         """Do one optimizer step; return (smoothed loss, nll, labels), summed over all processes."""
         torch.manual_seed(derived_seed(self.config.train.seed, update, self.processes.rank))  # dropout's address
@@ -146,7 +154,7 @@ class _Trainer:
             group["lr"] = learning_rate(self.config.train, self.config.model.d_model, update)
         totals = torch.zeros(3, device=self.device)
         for batch in share:
-            with torch.autocast(self.device.type, torch.bfloat16, enabled=self.bf16):
+            with self._autocast():
                 loss = batch_loss(self.model, batch.to(self.device), self.config.train.label_smoothing, self.fused_loss)
             loss.smoothed.backward()
             totals += torch.stack([loss.smoothed.detach(), loss.nll, loss.n_labels])
@@ -158,6 +166,9 @@ class _Trainer:
         self.optimizer.step()
         self.optimizer.zero_grad(set_to_none=True)
         return totals
+
+    def _autocast(self) -> torch.autocast:
+        return torch.autocast(self.device.type, torch.bfloat16, enabled=self.bf16)
 
 
 @dataclass

@@ -16,7 +16,7 @@ from torch import Tensor
 from recoversat.model.aligned import pad_last
 from recoversat.vocab import PAD
 
-_GPU_CHUNK, _CPU_CHUNK = 8192, 1024  # rows whose logits exist at the same time
+GPU_CHUNK, _CPU_CHUNK = 8192, 1024  # rows whose logits exist at the same time
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ class _ChunkedCrossEntropy(torch.autograd.Function):
     ) -> tuple[Tensor, Tensor]:
         device = hidden.device.type
         dtype = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else hidden.dtype
-        size = _GPU_CHUNK if device == "cuda" else _CPU_CHUNK
+        size = GPU_CHUNK if device == "cuda" else _CPU_CHUNK
         chunk_loss = _fused_loss() if fused else _chunk_loss
         spread = hidden.new_full((), smoothing, dtype=torch.float32)  # a number in compiled code would outlive the run
         with torch.autocast(device, enabled=False):
