@@ -106,7 +106,7 @@ class TrainConfig(Section):
     clip_norm: float | None = Field(None, gt=0, description="clip the gradient to this norm; null = never")
     seed: int = Field(1, ge=0, description="address of all randomness")
     precision: Literal["auto", "fp32", "bf16"] = Field("auto", description="'auto' = bf16 on a GPU, fp32 on a CPU")
-    compile: bool | Literal["auto"] = Field("auto", description="torch.compile; 'auto' = on a GPU, from 5,000 updates")
+    compile: bool | Literal["auto"] = Field("auto", description="compile layers; 'auto' = on a GPU, from 5,000 updates")
     workers: int = Field(
         2, ge=0, description="processes that divide and pack batches ahead; 0 = in the training process"
     )

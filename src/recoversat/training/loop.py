@@ -26,6 +26,7 @@ from recoversat.pipeline.stopping import stop_signals
 from recoversat.show.progress import progress
 from recoversat.text.tokenizer import vocabulary_fingerprint
 from recoversat.training.checkpoint import Checkpoints, TrainingState
+from recoversat.training.loss_check import check_loss
 from recoversat.training.objective import batch_loss
 from recoversat.training.processes import Processes, join_processes
 from recoversat.training.run_folder import claim_run, cut_log
@@ -85,6 +86,7 @@ def train(
         trainer = _Trainer(config, processes, start_from)
         checkpoints = Checkpoints(run, config, corpus.tokenizer, facts)
         state = checkpoints.resume(trainer.model, trainer.optimizer)
+        trainer.check()
         batches = Batches.of(corpus.train, config.train, corpus.tokenizer.word_ends, processes.rank, processes.world)
         with (
             closing(_Log(run, config, state.update, processes.is_main)) as log,
@@ -132,11 +134,18 @@ class _Trainer:
         )  # fmt: skip
         self.bf16 = config.train.precision == "bf16" or (config.train.precision == "auto" and on_gpu)
         compiled = on_gpu and config.train.steps >= 5000 if config.train.compile == "auto" else config.train.compile
+        self.fused_loss = on_gpu or config.train.compile is True
         if compiled:  # layer by layer: all layers of a kind share one compiled function
             for layer in [*self.model.encoder.layers, *self.model.decoder.layers]:
                 layer.compile()
         if on_gpu:
             torch.set_float32_matmul_precision("high")
+
+    def check(self) -> None:
+        """Refuse to train with a loss that is not the plain formula's."""
+        train = self.config.train
+        with self._autocast():
+            check_loss(self.model.embedding.weight, train.label_smoothing, self.fused_loss, train.batch_tokens)
 
     def update(self, update: int, share: list[Batch]) -> Tensor:
         """Do one optimizer step; return (smoothed loss, nll, labels), summed over all processes."""
@@ -145,8 +154,8 @@ class _Trainer:
             group["lr"] = learning_rate(self.config.train, self.config.model.d_model, update)
         totals = torch.zeros(3, device=self.device)
         for batch in share:
-            with torch.autocast(self.device.type, torch.bfloat16, enabled=self.bf16):
-                loss = batch_loss(self.model, batch.to(self.device), self.config.train.label_smoothing)
+            with self._autocast():
+                loss = batch_loss(self.model, batch.to(self.device), self.config.train.label_smoothing, self.fused_loss)
             loss.smoothed.backward()
             totals += torch.stack([loss.smoothed.detach(), loss.nll, loss.n_labels])
         gradients = [p.grad if p.grad is not None else torch.zeros_like(p) for p in self.model.parameters()]
@@ -157,6 +166,9 @@ class _Trainer:
         self.optimizer.step()
         self.optimizer.zero_grad(set_to_none=True)
         return totals
+
+    def _autocast(self) -> torch.autocast:
+        return torch.autocast(self.device.type, torch.bfloat16, enabled=self.bf16)
 
 
 @dataclass

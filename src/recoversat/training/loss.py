@@ -16,7 +16,7 @@ from torch import Tensor
 from recoversat.model.aligned import pad_last
 from recoversat.vocab import PAD
 
-_GPU_CHUNK, _CPU_CHUNK = 8192, 1024  # rows whose logits exist at the same time
+GPU_CHUNK, _CPU_CHUNK = 8192, 1024  # rows whose logits exist at the same time
 
 
 @dataclass(frozen=True)
@@ -28,19 +28,28 @@ class Loss:
     n_labels: Tensor
 
 
-def smoothed_cross_entropy(hidden: Tensor, weight: Tensor, labels: Tensor, smoothing: float) -> Loss:
-    """Sum the loss over rows whose label is not PAD; `weight` is the output embedding (V, D)."""
+def smoothed_cross_entropy(
+    hidden: Tensor, weight: Tensor, labels: Tensor, smoothing: float, fused: bool = False
+) -> Loss:
+    """Sum the loss over rows whose label is not PAD; `weight` is the output embedding (V, D).
+
+    `fused` makes two compiled passes over the logits, which is faster on a GPU.
+    """
     flat, targets = hidden.flatten(0, -2), labels.flatten()
-    smoothed, nll = cast(Any, _ChunkedCrossEntropy).apply(flat, weight, targets, smoothing)
+    smoothed, nll = cast(Any, _ChunkedCrossEntropy).apply(flat, weight, targets, smoothing, fused)
     return Loss(smoothed, nll, (targets != PAD).sum())
 
 
 class _ChunkedCrossEntropy(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, hidden: Tensor, weight: Tensor, labels: Tensor, smoothing: float) -> tuple[Tensor, Tensor]:
+    def forward(
+        ctx: Any, hidden: Tensor, weight: Tensor, labels: Tensor, smoothing: float, fused: bool
+    ) -> tuple[Tensor, Tensor]:
         device = hidden.device.type
         dtype = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else hidden.dtype
-        chunk_loss, size = (_fused_loss(), _GPU_CHUNK) if device == "cuda" else (_chunk_loss, _CPU_CHUNK)
+        size = GPU_CHUNK if device == "cuda" else _CPU_CHUNK
+        chunk_loss = _fused_loss() if fused else _chunk_loss
+        spread = hidden.new_full((), smoothing, dtype=torch.float32)  # a number in compiled code would outlive the run
         with torch.autocast(device, enabled=False):
             rows, table = pad_last(hidden.to(dtype)), pad_last(weight.to(dtype))
             grad_hidden = torch.empty_like(rows)
@@ -48,7 +57,7 @@ class _ChunkedCrossEntropy(torch.autograd.Function):
             smoothed = nll = hidden.new_zeros((), dtype=torch.float32)
             for chunk in (slice(at, at + size) for at in range(0, len(rows), size)):
                 logits = rows[chunk] @ table.T  # (chunk, V)
-                chunk_smoothed, chunk_nll, grad = chunk_loss(logits, labels[chunk], smoothing)
+                chunk_smoothed, chunk_nll, grad = chunk_loss(logits, labels[chunk], spread)
                 smoothed, nll = smoothed + chunk_smoothed, nll + chunk_nll
                 grad_hidden[chunk] = grad @ table
                 grad_weight += grad.T @ rows[chunk]
@@ -58,12 +67,12 @@ class _ChunkedCrossEntropy(torch.autograd.Function):
         return smoothed, nll
 
     @staticmethod
-    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, Tensor, None, None]:
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, Tensor, None, None, None]:
         grad_hidden, grad_weight = ctx.saved_tensors
-        return grad_hidden * grads[0], grad_weight * grads[0], None, None
+        return grad_hidden * grads[0], grad_weight * grads[0], None, None, None
 
 
-def _chunk_loss(logits: Tensor, labels: Tensor, smoothing: float) -> tuple[Tensor, Tensor, Tensor]:
+def _chunk_loss(logits: Tensor, labels: Tensor, smoothing: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """Return smoothed loss, nll and the gradient of the first by the logits, in few passes over them.
 
     With s = smoothing and n = log sum exp(logits): loss = n - (1 - s) logit[label] - s mean(logits).
@@ -73,13 +82,17 @@ def _chunk_loss(logits: Tensor, labels: Tensor, smoothing: float) -> tuple[Tenso
     nll = -log_probs.gather(1, labels[:, None])[:, 0]
     smoothed = (1 - smoothing) * nll - smoothing * log_probs.mean(dim=-1)
     grad = log_probs.exp_().sub_(smoothing / log_probs.shape[-1])
-    grad.scatter_add_(1, labels[:, None], torch.full_like(nll, smoothing - 1)[:, None])
+    grad.scatter_add_(1, labels[:, None], (smoothing - 1).expand_as(nll)[:, None])
     grad[~real] = 0
     return torch.where(real, smoothed, 0.0).sum(), torch.where(real, nll, 0.0).sum(), grad.to(logits.dtype)
 
 
-def _chunk_loss_to_fuse(logits: Tensor, labels: Tensor, smoothing: float) -> tuple[Tensor, Tensor, Tensor]:
-    """Return the same, written so that a compiler makes two passes of it."""
+def _chunk_loss_to_fuse(logits: Tensor, labels: Tensor, smoothing: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Return the same, written so that a compiler makes two passes of it.
+
+    `smoothing` is a tensor: torch keeps compiled code on disk, and code compiled with one run's number in it has
+    been given to runs with another.
+    """
     scores = logits.float()
     real = labels != PAD
     norm = scores.logsumexp(dim=-1, keepdim=True)
@@ -93,5 +106,5 @@ def _chunk_loss_to_fuse(logits: Tensor, labels: Tensor, smoothing: float) -> tup
 
 
 @lru_cache(maxsize=1)
-def _fused_loss() -> Callable[[Tensor, Tensor, float], tuple[Tensor, Tensor, Tensor]]:
+def _fused_loss() -> Callable[[Tensor, Tensor, Tensor], tuple[Tensor, Tensor, Tensor]]:
     return torch.compile(_chunk_loss_to_fuse, dynamic=True)

@@ -28,9 +28,11 @@ def nat_rows(batch: Batch) -> Batch:
     return replace(batch, labels=batch.labels * written, sentence=batch.sentence * written)
 
 
-def nat_loss(hidden: Tensor, length_logits: Tensor, weight: Tensor, batch: Batch, smoothing: float) -> Loss:
+def nat_loss(
+    hidden: Tensor, length_logits: Tensor, weight: Tensor, batch: Batch, smoothing: float, fused: bool = False
+) -> Loss:
     """Sum the loss of the tokens and of the lengths of a batch made by `nat_rows`."""
-    tokens = smoothed_cross_entropy(hidden, weight, batch.labels, smoothing)
+    tokens = smoothed_cross_entropy(hidden, weight, batch.labels, smoothing, fused)
     lengths, n_sentences = length_loss(length_logits, batch.src_sentence, batch.sentence)
     return Loss(tokens.smoothed + lengths, tokens.nll + lengths.detach(), tokens.n_labels + n_sentences)
 
