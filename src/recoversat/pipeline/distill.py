@@ -12,8 +12,9 @@ import numpy as np
 from recoversat.data.corpus import Corpus, Sentences, open_corpus
 from recoversat.data.prepare import write_corpus_files
 from recoversat.decoding.beam import beam_search
-from recoversat.decoding.segmentwise import decode_segments, max_steps
-from recoversat.engines.engine import Engine
+from recoversat.decoding.segmentwise import max_steps
+from recoversat.engines.engine import Engine, OneShotEngine, WholeDecoder
+from recoversat.engines.loading import EngineOptions, load_engine
 from recoversat.errors import UserError
 from recoversat.files.identity import claim
 from recoversat.files.model_folder import read_config, resolve_model, weights_fingerprint
@@ -22,7 +23,6 @@ from recoversat.measuring.quality.metrics import corpus_bleu
 from recoversat.show.progress import progress
 from recoversat.text.directions import directed, encode_directed
 from recoversat.text.tokenizer import vocabulary_fingerprint
-from recoversat.vocab import EOS
 
 SETTINGS = "settings.json"
 _Ids = list[int]
@@ -107,18 +107,18 @@ def _claim_shards(job: Distillation, corpus: Corpus) -> dict[str, Any]:
 
 
 def _teacher_engine(job: Distillation) -> Engine:
-    import torch
-
-    from recoversat.engines.torch.engine import TorchEngine
+    """Load the teacher as a translator would, but never in int8: on a GPU as captured graphs in half precision."""
     from recoversat.model.device import torch_device
-    from recoversat.model.transformer import Transformer
-    from recoversat.model.weights import load_model
 
+    folder = resolve_model(job.teacher)
+    config, _ = read_config(folder)
     place = torch_device(job.device)
-    model, _ = load_model(resolve_model(job.teacher))
-    if not isinstance(model, Transformer):
+    engine = load_engine(
+        folder, config.model, EngineOptions(str(place), "float16" if place.type == "cuda" else "float32")
+    )
+    if isinstance(engine, OneShotEngine):
         raise UserError(f"{job.teacher}: a one-step model cannot teach; give an autoregressive one")
-    return TorchEngine(model, place, torch.float16 if place.type == "cuda" else torch.float32)
+    return engine
 
 
 def _translate_shard(job: Distillation, engine: Engine, corpus: Corpus, number: int, done: Any) -> None:
@@ -132,18 +132,17 @@ def _translate_shard(job: Distillation, engine: Engine, corpus: Corpus, number: 
 
 def _translate(job: Distillation, engine: Engine, sources: Sequence[_Ids], done: Any) -> list[_Ids]:
     """Translate sources in batches of like length; what did not end within its limit comes back empty."""
-    config, _ = read_config(resolve_model(job.teacher))
+    settings = read_config(resolve_model(job.teacher))[0].decode
     targets: list[_Ids] = [[] for _ in sources]
     for batch in _batches(sources, job.batch_tokens):
         ones = np.ones(len(batch), dtype=np.int64)
-        limits = max_steps(np.array([len(sources[i]) for i in batch]), ones, config.decode.extra_steps)
-        stepper = engine.start([sources[i] for i in batch], ones)
-        if job.beam == 1:
-            greedy = [decoded.segments[0] for decoded in decode_segments(stepper, ones, limits)]
-            written = [tokens[:-1] if tokens[-1] == EOS else [] for tokens in greedy]
+        limits = max_steps(np.array([len(sources[i]) for i in batch]), ones, settings.extra_steps)
+        texts, alpha = [sources[i] for i in batch], settings.length_penalty
+        if isinstance(engine, WholeDecoder):
+            found = engine.search(texts, limits, job.beam, alpha)
         else:
-            found = beam_search(stepper, limits, job.beam, config.decode.length_penalty)
-            written = [list(nbest.best.tokens) if nbest.best.closed else [] for nbest in found]
+            found = beam_search(engine.start(texts, ones), limits, job.beam, alpha)
+        written = [nbest.best.tokens if nbest.best.closed else [] for nbest in found]
         for i, tokens in zip(batch, written, strict=True):
             targets[i] = tokens
         done(len(batch))
@@ -151,15 +150,16 @@ def _translate(job: Distillation, engine: Engine, sources: Sequence[_Ids], done:
 
 
 def _batches(sources: Sequence[_Ids], batch_tokens: int) -> Iterator[list[int]]:
-    """Group sources of like length, longest first, so that the largest batch comes before all others."""
-    batch: list[int] = []
-    for i in sorted(range(len(sources)), key=lambda i: -len(sources[i])):
-        if batch and (len(batch) + 1) * len(sources[batch[0]]) > batch_tokens:
-            yield batch
-            batch = []
-        batch.append(i)
-    if batch:
-        yield batch
+    """Group sources of like length, longest first, so that the largest batch comes before all others.
+
+    Sizes are powers of two, as the GPU engine rounds them up to: few sizes mean few graphs to capture.
+    """
+    order = sorted(range(len(sources)), key=lambda i: -len(sources[i]))
+    while order:
+        most = max(1, batch_tokens // max(1, len(sources[order[0]])))
+        size = 1 << (most.bit_length() - 1)
+        yield order[:size]
+        order = order[size:]
 
 
 def _validation_bleu(job: Distillation, engine: Engine, corpus: Corpus) -> float | None:

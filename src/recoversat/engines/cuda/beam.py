@@ -159,14 +159,10 @@ class BeamSession:
         """Fetch the log and follow the best hypothesis of each sentence back to its beginning."""
         log = self._log[:taken].cpu().numpy().reshape(taken, 3, self._bucket.batch, self._bucket.beam)
         best_at, ends = torch.stack([self._state.best_at, self._state.end]).cpu().numpy()
-        log_probs = np.ascontiguousarray(log[:, 2]).view(np.float32)
-        found = []
-        for sentence in range(count):
-            tokens, scores = _trail(
-                int(best_at[sentence]), log[:, 0, sentence], log[:, 1, sentence], log_probs[:, sentence]
-            )
-            found.append(NBest([_hypothesis(tokens, scores, alpha)], int(ends[sentence])))
-        return found
+        tokens, log_probs = _trails(best_at[:count], log[:, :, :count])
+        lengths = (best_at[:count] // self._bucket.beam + 1).tolist()
+        listed = zip(tokens.tolist(), log_probs.tolist(), lengths, ends.tolist(), strict=False)
+        return [NBest([_hypothesis(ids[:n], scores[:n], alpha)], end) for ids, scores, n, end in listed]
 
 
 def _fields(bucket: BeamBucket, dtype: torch.dtype) -> dict[str, Field]:
@@ -191,17 +187,15 @@ def _fields(bucket: BeamBucket, dtype: torch.dtype) -> dict[str, Field]:
     }
 
 
-def _trail(
-    at: int, tokens: NDArray[np.int32], parents: NDArray[np.int32], log_probs: NDArray[np.float32]
-) -> tuple[list[int], list[float]]:
-    """Walk from a hypothesis' last token to its first; the arrays are (T, W)."""
-    step, slot = divmod(at, tokens.shape[1])
-    ids, scores = [], []
-    while step >= 0:
-        ids.append(int(tokens[step, slot]))
-        scores.append(float(log_probs[step, slot]))
-        slot, step = int(parents[step, slot]), step - 1
-    return ids[::-1], scores[::-1]
+def _trails(best_at: Ints, log: NDArray[np.int32]) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
+    """Walk from each hypothesis' last token to its first; the log is (T, 3, B, W), what comes back (B, T)."""
+    last, slots = np.divmod(best_at, log.shape[3])
+    lines = np.arange(len(best_at))
+    trails = np.zeros((len(log), 3, len(best_at)), dtype=np.int32)
+    for step in range(len(log) - 1, -1, -1):
+        trails[step] = log[step][:, lines, slots]
+        slots = np.where(step <= last, trails[step, 1], slots)  # the parent's; it has not begun where it ended before
+    return trails[:, 0].T, np.ascontiguousarray(trails[:, 2].T).view(np.float32)
 
 
 def _hypothesis(tokens: list[int], log_probs: list[float], alpha: float) -> Hypothesis:

@@ -1,0 +1,84 @@
+"""Distillation decodes through the engine's own search, in batches that fit what a GPU captures."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from recoversat.engines.cuda.capture import Capturer, Replay, rehearse
+from recoversat.engines.cuda.engine import BATCHES, GraphEngine
+from recoversat.engines.engine import Engine
+from recoversat.engines.torch.engine import TorchEngine
+from recoversat.errors import UserError
+from recoversat.model.transformer import Transformer
+from recoversat.model.weights import load_model
+from recoversat.pipeline.distill import Distillation, _batches, _teacher_engine, _translate
+from recoversat.vocab import N_SPECIAL
+from tests.system.tiny_model import WORDS, write_tiny_model
+
+CPU = torch.device("cpu")
+
+
+class RehearsingCapturer(Capturer):
+    """Warms functions up as a GPU would before it captures them."""
+
+    def capture(self, function: Replay, state: torch.Tensor) -> Replay:
+        rehearse(function, state)
+        return function
+
+
+@pytest.fixture(scope="module")
+def teacher(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_tiny_model(tmp_path_factory.mktemp("distill") / "teacher")
+
+
+def sources(count: int, longest: int = 40) -> list[list[int]]:
+    rng = np.random.default_rng(3)
+    return [rng.integers(N_SPECIAL, N_SPECIAL + len(WORDS), n).tolist() for n in rng.integers(1, longest + 1, count)]
+
+
+def job_of(teacher: Path, beam: int = 4, batch_tokens: int = 256) -> Distillation:
+    return Distillation(teacher, teacher, teacher, beam, batch_tokens=batch_tokens, device="cpu")
+
+
+def model_of(teacher: Path) -> Transformer:
+    model, _ = load_model(teacher)
+    assert isinstance(model, Transformer)
+    return model
+
+
+@pytest.mark.parametrize("beam", [1, 4])
+def test_captured_graphs_write_what_the_reference_writes(
+    teacher: Path, monkeypatch: pytest.MonkeyPatch, beam: int
+) -> None:
+    monkeypatch.setattr("recoversat.engines.cuda.engine.Capturer", RehearsingCapturer)
+    graphs = GraphEngine(model_of(teacher), CPU, torch.float32)
+    engines: list[Engine] = [TorchEngine(model_of(teacher), CPU), graphs]
+    counted: list[int] = []
+    job, texts = job_of(teacher, beam), sources(90)
+    expected, got = (_translate(job, engine, texts, counted.append) for engine in engines)
+    assert got == expected
+    assert any(expected)
+    assert sum(counted) == 2 * len(texts)
+    assert graphs.buckets
+
+
+def test_every_batch_but_the_last_fills_what_a_gpu_captures() -> None:
+    texts = sources(500)
+    batches = list(_batches(texts, 300))
+    assert sorted(i for batch in batches for i in batch) == list(range(500))
+    assert all(len(batch) in BATCHES for batch in batches[:-1])
+    assert all(len(batch) * len(texts[batch[0]]) <= 300 for batch in batches)
+    assert all(2 * len(batch) * len(texts[batch[0]]) > 300 for batch in batches[:-1])
+    assert [len(texts[batch[0]]) for batch in batches] == sorted((len(texts[b[0]]) for b in batches), reverse=True)
+
+
+def test_a_sentence_longer_than_a_batch_is_translated_alone() -> None:
+    assert list(_batches([[5] * 9, [5], [5] * 20], 8)) == [[2], [0], [1]]
+
+
+def test_a_one_step_model_cannot_teach(tmp_path: Path) -> None:
+    nat = write_tiny_model(tmp_path / "nat", kind="nat")
+    with pytest.raises(UserError, match="a one-step model cannot teach"):
+        _teacher_engine(job_of(nat))
