@@ -32,7 +32,7 @@ start() {
   local pack=$1 one
   shift
   mkdir -p "$lease/repository" "$lease/out" "$lease/packages" "$lease/pieces"
-  cp -r "$repository/src" "$repository/recipes" "$repository/benchmarks" "$lease/repository"
+  cp -r "$repository/src" "$repository/recipes" "$repository/benchmarks" "$repository/configs" "$lease/repository"
   cp -r "$pack/data" "$lease"
   for one in "$pack"/packages/*.whl; do [ ! -f "$one" ] || python3 -m zipfile -e "$one" "$lease/packages"; done
   for one in "$pack"/kept/*.tgz; do [ ! -f "$one" ] || tar -xzf "$one" -C "$lease/out"; done
@@ -60,13 +60,13 @@ plans() {
 plan_main() {  # NAT and the ablations take what the other trainings leave of the GPU: MPS knows priorities
   local rest
   PROCESSES=7 ende200k corpus teacher distill || return 1
-  (sleep "${LATER:-45}"; CUDA_MPS_CLIENT_PRIORITY=1 ende200k nat+p1-0+q0+p0+p1) &
+  (sleep "${LATER:-45}"; CUDA_MPS_CLIENT_PRIORITY=1 ende200k nat ablations) &
   rest=$!
   ende200k mixed k10+k5+k2 || echo "not all students are trained"
   wait $rest || echo "not all ablations are trained"
   TESTS=ende200k SAMPLES=10 ende200k evaluate && ende200k evaluate
 }
-plan_ablations() { PROCESSES=7 ende200k corpus teacher distill ablations evaluate; }
+plan_ablations() { PROCESSES=7 ende200k corpus teacher distill ablations; }
 plan_bench() {
   "$lease/recoversat" bench --untrained wmt14 --vocab 32000 --device cuda --batch 1 --batch 8 --batch 32 --batch 64 --batch 256 \
     --rounds 3 --out "$lease/out/bench-wmt14" > "$lease/out/bench-wmt14.log" 2>&1
