@@ -1,51 +1,66 @@
 #!/usr/bin/env bash
-# The paper's main table on ende200k, sizes of the iwslt16 preset, from raw text: teacher, NAT, one model for every K,
-# K = 2, 5, 10, and the ablations. On one GPU; every stage continues where it was interrupted.
+# The paper's tables on ende200k, sizes of the iwslt16 preset, from raw text. On one GPU; every stage continues where it was
+# interrupted.
 #
-#   recipes/ende200k.sh DATA OUT [STAGE...]     stages: corpus teacher distill students ablations evaluate; report
-#                                               makes the tables again from what was translated; single trainings:
-#                                               mixed nat k10 k5 k2 p1-0 p0 p1 q0 encoder words;
-#                                               A+B trains A and B side by side
+#   recipes/ende200k.sh DATA OUT [STAGE...]
 #
-# DATA holds ende200k/{train,valid,test}.{en,de} (train as .gz) and tests/tst201{3,4}.{en,de}. STEPS is the number of
-# updates of the one model, of 32k target tokens (default 6000; the teacher takes 2500, NAT a quarter, all others three tenths),
-# RECOVERSAT and PYTHON the commands, PROCESSES how many translate at once, TESTS the test sets. Under CUDA's MPS
-# (nvidia-cuda-mps-control -d) four trainings side by side are 1.4 times as fast as one alone. What OUT/NAME/done marks is
-# not trained again, and what report/outputs holds is not translated again.
+#   corpus teacher distill    what all students learn from
+#   students                  our recipe (Table 2): one model for every K, NAT, and K = 2, 5, 10
+#   paper                     the paper's recipe (Table 2): K = 2, 5, 10 each from the teacher's encoder alone, p 1 -> 0
+#   ablations                 Tables 3 and 4: p and q, K = 10, by `sweep configs/ablations.yaml`, which measures them too
+#   evaluate                  everything but the ablations, on all test sets; report makes its tables again without a GPU
+#   mixed nat k10 k5 k2 paper-k10 paper-k5 paper-k2     one training alone; A+B trains A and B side by side
 #
-# K = 2, 5 and 10 start from the one model: after as many updates it writes as well with each K as a model of its own.
+# DATA holds ende200k/{train,valid,test}.{en,de} (train as .gz) and tests/tst201{3,4}.{en,de}. From the environment:
+#   STEPS, BATCH              updates of the one model (6000), target tokens of an update (32768); the teacher takes
+#                             TEACHER_STEPS (2500), NAT a quarter of STEPS, K = 2, 5, 10 three tenths
+#   PAPER_STEPS, PAPER_BATCH  of each training of `paper` and `ablations` (STEPS; 8192, as the preset has it)
+#   PAPER_RATE                their peak learning rate, with a warm-up and clipping, where large batches and few updates ask for
+#                             more than the paper's 3e-4
+#   INIT_DECODER=1            the ablations start from the teacher's decoder too: a shorter training then suffices
+#   JOBS, PROCESSES           ablations trained at once (5), processes that distil (4)
+#   TESTS                     test sets: ende200k tst2013 tst2014
+#   RECOVERSAT, PYTHON        the commands
+#
+# Under CUDA's MPS (nvidia-cuda-mps-control -d) four trainings side by side are 1.4 times as fast as one alone. What
+# OUT/NAME/done marks is not trained again, and what report/outputs holds is not translated again.
+#
+# K = 2, 5 and 10 of our recipe start from the one model: after as many updates it writes as well with each K as a model
+# of its own.
 set -euo pipefail
 data=$1 out=$2 run=${RECOVERSAT:-recoversat} python=${PYTHON:-python3} steps=${STEPS:-6000}
 shift 2
 mkdir -p "$out"
 
-training() {  # NAME CORPUS SETTINGS...: train with the sizes of the preset, and what fits few updates of large batches
+training() {  # NAME CORPUS SETTINGS...: train with the sizes of the preset
   local name=$1 corpus=$2 settings=() every=$(((steps + 4) / 5))
   shift 2
   [ ! -f "$out/$name/done" ] || return 0
   for setting in "$@"; do settings+=(--set "$setting"); done
-  $run train "$out/$corpus" --out "$out/$name" --preset iwslt16 --set train.steps="$steps" --set train.batch_tokens=32768 \
-    --set train.learning_rate=1.5e-3 --set train.warmup=300 --set train.clip_norm=1 --set train.compile=true \
+  $run train "$out/$corpus" --out "$out/$name" --preset iwslt16 --set train.steps="$steps" --set train.compile=true \
     --set train.validate_every=$every --set train.save_every=$every --set train.tensorboard=false "${settings[@]}" "${from[@]}" \
     && touch "$out/$name/done"
 }
 
+ours=(train.batch_tokens="${BATCH:-32768}" train.learning_rate=1.5e-3 train.warmup=300 train.clip_norm=1)
+papers=(train.batch_tokens="${PAPER_BATCH:-8192}")
+[ -z "${PAPER_RATE:-}" ] || papers+=(train.learning_rate="$PAPER_RATE" train.warmup=300 train.clip_norm=1)
+
 student() {  # NAME SETTINGS...: from the teacher's text, encoder and decoder
   local name=$1 from=(--init-from "$out/teacher" --init-decoder)
   shift
-  training "$name" distilled decode.join_overlaps=true "$@"
+  training "$name" distilled "${ours[@]}" decode.join_overlaps=true "$@"
 }
 
 dedicated() {  # NAME SETTINGS...: the one model, made to write with one K
   local name=$1 steps=$((steps * 3 / 10)) from=(--init-from "$out/mixed" --init-decoder)
   shift
-  training "$name" distilled decode.join_overlaps=true train.random_prob=0.3 train.learning_rate=7e-4 "$@"
+  training "$name" distilled "${ours[@]}" decode.join_overlaps=true train.random_prob=0.3 train.learning_rate=7e-4 "$@"
 }
 
-ablated() {  # NAME SETTINGS...: Tables 2 and 3, with K = 10, shorter and as the paper writes
-  local name=$1 steps=$((steps * 3 / 10)) from=(--init-from "$out/teacher" --init-decoder)
-  shift
-  training "$name" distilled train.segments=10 "$@"
+as_in_the_paper() {  # K
+  local steps=${PAPER_STEPS:-$steps} from=(--init-from "$out/teacher")
+  training "paper-k$1" distilled "${papers[@]}" train.segments="$1"
 }
 
 stage_corpus() {
@@ -55,7 +70,7 @@ stage_corpus() {
 }
 stage_teacher() {
   local steps=${TEACHER_STEPS:-2500} from=()
-  training teacher corpus train.segments=1
+  training teacher corpus "${ours[@]}" train.segments=1
 }
 stage_distill() {
   [ -d "$out/distilled" ] || "$python" -m torch.distributed.run --nproc_per_node "${PROCESSES:-4}" -m recoversat distill \
@@ -69,15 +84,9 @@ stage_nat() {
 stage_k2() { dedicated k2 train.segments=2; }
 stage_k5() { dedicated k5 train.segments=5; }
 stage_k10() { dedicated k10 train.segments=10; }
-stage_p0() { ablated p0 train.random_prob=0; }
-stage_p1() { ablated p1 train.random_prob=1 train.anneal=false; }
-stage_p1-0() { ablated p1-0; }
-stage_q0() { ablated q0 train.repeat_prob=0; }
-stage_words() { ablated words train.cut_at=word; }  # segments of whole words
-stage_encoder() {  # as the paper does: only the encoder comes from the teacher
-  local steps=$((steps * 3 / 10)) from=(--init-from "$out/teacher")
-  training encoder distilled train.segments=10
-}
+stage_paper-k2() { as_in_the_paper 2; }
+stage_paper-k5() { as_in_the_paper 5; }
+stage_paper-k10() { as_in_the_paper 10; }
 
 side_by_side() {  # NAMES: all at once; says which one failed
   local name jobs=() failed=()
@@ -90,7 +99,18 @@ side_by_side() {  # NAMES: all at once; says which one failed
   [ ${#failed[@]} = 0 ] || { echo "a training failed: see ${failed[*]}" >&2; return 1; }
 }
 stage_students() { side_by_side mixed nat && side_by_side k10 k5 k2; }
-stage_ablations() { side_by_side p1-0 q0 p0 p1 && side_by_side encoder words; }
+stage_paper() { side_by_side paper-k10 paper-k5 paper-k2; }
+stage_ablations() {  # a sweep of its own, in OUT/ablations
+  local steps=${PAPER_STEPS:-$steps} options=() setting name
+  local every=$(((steps + 4) / 5))
+  for setting in "${papers[@]}" train.steps="$steps" train.validate_every=$every train.save_every=$every train.compile=true \
+    train.tensorboard=false; do options+=(--set "$setting"); done
+  for name in ${TESTS:-ende200k tst2013 tst2014}; do options+=(--test "$(test_set "$name")"); done
+  [ -z "${INIT_DECODER:-}" ] || options+=(--init-decoder)
+  [ ! -d "$out/nat/best" ] || options+=(--system "NAT=$out/nat:repairs=none")
+  $run sweep "$(dirname "$0")/../configs/ablations.yaml" --corpus "$out/distilled" --init-from "$out/teacher" \
+    --at "$out/teacher:beam=4" --jobs "${JOBS:-5}" --batch-size 256 "${options[@]}" --out "$out/ablations"
+}
 
 test_set() {
   case $1 in
@@ -106,12 +126,12 @@ evaluated() {  # from_model or from_output, OPTIONS...
   shift
   $add "AT greedy" teacher
   $add "AT beam 4" teacher:beam=4
-  $add "NAT" nat
-  $add "NAT + LPD 9" "nat:lengths=9:teacher=$out/teacher"
+  $add "NAT" nat:repairs=none
+  $add "NAT + LPD 9" "nat:lengths=9:teacher=$out/teacher:repairs=none"
   for name in 2 5 10; do $add "RecoverSAT $name" "k$name"; done
-  for name in 2 5 10; do $add "RecoverSAT $name kept" "k$name:overlaps=keep"; done
+  for name in 2 5 10; do $add "RecoverSAT $name unrepaired" "k$name:repairs=none"; done
+  for name in 2 5 10; do $add "paper's recipe $name" "paper-k$name:repairs=none"; done
   for name in 1 2 5 10 auto; do $add "one model $name" "mixed:segments=$name"; done
-  for name in p1-0 p0 p1 q0 encoder words; do $add "ablation $name" "$name"; done
   for name in ${TESTS:-ende200k tst2013 tst2014}; do tests+=(--test "$(test_set "$name")"); done
   $run evaluate "${systems[@]}" "${tests[@]}" --at "AT beam 4" --baseline "AT beam 4" --samples "${SAMPLES:-1000}" "$@" --out "$out/report"
 }
@@ -119,7 +139,7 @@ stage_evaluate() { evaluated from_model --batch-size 256 --latency "${LATENCY:-1
 stage_report() { evaluated from_output --subwords "$out/teacher"; }  # the tables again, where there is no GPU
 
 stages=("$@")
-[ ${#stages[@]} -gt 0 ] || stages=(corpus teacher distill students ablations evaluate)
+[ ${#stages[@]} -gt 0 ] || stages=(corpus teacher distill students paper ablations evaluate)
 for stage in "${stages[@]}"; do
   case $stage in
     *+*) IFS=+ read -ra names <<< "$stage" && side_by_side "${names[@]}" ;;

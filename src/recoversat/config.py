@@ -184,7 +184,9 @@ _WMT: dict[str, dict[str, Any]] = {
     | {"batch_tokens": 32_768, "steps": 100_000},
 }
 
-# The paper's settings (Section 4.2). It names no batch size and no number of updates: those lines are ours.
+# The first three are the paper's settings (Section 4.2). It names no batch size and no number of updates: those lines
+# are ours. `fit` with one of them is the paper's recipe throughout.
+PAPER_PRESETS = ("iwslt16", "wmt14", "wmt16")
 PRESETS: dict[str, dict[str, dict[str, Any]]] = {
     "iwslt16": {
         "data": {"vocab_size": 40_000},
@@ -251,6 +253,11 @@ def load_config(
     return parse_config(merged)
 
 
+def preset_name(path: Path | None, preset: str | None) -> str | None:
+    """Name the preset that `load_config` starts from, if any."""
+    return preset or (_read_yaml(path).get("preset") if path else None)
+
+
 def parse_config(values: dict[str, Any]) -> Config:
     """Check a plain dictionary; errors name the key and the fix."""
     try:
@@ -297,9 +304,12 @@ def _merge(base: dict[str, Any], top: dict[str, Any]) -> dict[str, Any]:
 def _parse_override(text: str) -> dict[str, Any]:
     key, equals, value = text.partition("=")
     if not equals or key.count(".") != 1:
-        raise UserError(f"--set {text}: write section.key=value, e.g. train.dropout=0.3")
+        raise UserError(f"--set {text}: write section.key=value, e.g. model.dropout=0.3")
     section, name = key.split(".")
-    return {section: {name: yaml.safe_load(value)}}
+    try:
+        return {section: {name: yaml.safe_load(value)}}
+    except yaml.YAMLError:
+        raise UserError(f"--set {text}: cannot read {value!r}; write a value as YAML has it, e.g. [1, 2]") from None
 
 
 def _explain(item: dict[str, Any]) -> str:

@@ -17,10 +17,11 @@ from tests.system.conftest import Run
 SHORT = ["--set", "train.save_every=50", "--set", "train.validate_every=1000", "--set", "train.batch_tokens=512"]
 TINY = """
 config:
-  preset: small
+  preset: iwslt16
   data: {tokenizer: bpe}
   model: {d_model: 16, d_hidden: 16, n_heads: 2, encoder_layers: 1, decoder_layers: 1, max_segments: 4}
-  train: {segments: 4, steps: 100, batch_tokens: 256, save_every: 25, validate_every: 100, tensorboard: false}
+  train: {segments: 4, steps: 100, batch_tokens: 256, save_every: 25, validate_every: 100, tensorboard: false,
+          learning_rate: 2.0e-3, warmup: 20, workers: 0}
 vary: {p: [1->0], q: [0.5, 1]}
 """
 

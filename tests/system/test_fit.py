@@ -118,6 +118,11 @@ def test_the_student_starts_from_the_teacher_as_far_as_it_can(
     assert "from the teacher's weights" in plan()
     assert "from the teacher's weights" in plan("--teacher-set", "model.decoder_layers=2")
     assert "from the teacher's encoder" in plan("--encoder-only")
+    assert "repairs of what the student writes: join_overlaps, never_empty, cut_loops" in plan()
+    sizes = ("--set", "model.n_heads=2", "--preset", "iwslt16")
+    assert "from the teacher's encoder" in plan(*sizes)
+    assert "repairs of what the student writes: none, as in the paper" in plan(*sizes)
+    assert "from the teacher's weights" in plan(*sizes, "--init-decoder")
     assert "from the teacher's encoder" in plan(
         "--set", "model.decoder_layers=2", "--teacher-set", "model.decoder_layers=1"
     )

@@ -9,7 +9,8 @@ from recoversat.errors import UserError
 
 
 @pytest.mark.parametrize(
-    ("preset", "d_model", "d_hidden", "layers", "heads"), [("iwslt16", 278, 507, 5, 2), ("wmt14", 512, 512, 6, 8)]
+    ("preset", "d_model", "d_hidden", "layers", "heads"),
+    [("iwslt16", 278, 507, 5, 2), ("wmt14", 512, 512, 6, 8), ("wmt16", 512, 512, 6, 8)],
 )
 def test_presets_are_the_papers(preset: str, d_model: int, d_hidden: int, layers: int, heads: int) -> None:
     config = load_config(preset=preset)
@@ -19,6 +20,8 @@ def test_presets_are_the_papers(preset: str, d_model: int, d_hidden: int, layers
     )  # fmt: skip
     assert (model.dropout, config.train.label_smoothing, config.data.vocab_size) == (0.1, 0.15, 40_000)
     assert (config.train.random_prob, config.train.anneal, config.train.repeat_prob) == (1.0, True, 0.5)
+    assert (config.train.clip_norm, config.train.weight_decay) == (None, 0)
+    assert not any(value is True for _, value in config.decode)  # nothing is repaired
 
 
 def test_schedules_of_the_presets() -> None:
@@ -73,8 +76,11 @@ def test_bad_files_and_overrides_are_named(tmp_path: Path) -> None:
         load_config(tmp_path / "bad.yaml")
     with pytest.raises(UserError, match="preset 'tiny' does not exist"):
         load_config(preset="tiny")
-    with pytest.raises(UserError, match=r"section\.key=value"):
+    with pytest.raises(UserError, match=r"section\.key=value, e\.g\. (.*)") as error:
         load_config(overrides=["steps=3"])
+    assert load_config(overrides=[str(error.value).rpartition(" ")[2]]).model.dropout == 0.3  # the advice is good
+    with pytest.raises(UserError, match=r"--set train\.segments=\[1, 2: cannot read '\[1, 2'"):
+        load_config(overrides=["train.segments=[1, 2"])
 
 
 def test_every_field_is_explained() -> None:

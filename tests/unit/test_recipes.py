@@ -15,13 +15,13 @@ RECIPES = Path(__file__).parents[2] / "recipes"
 PYTHON = Path(sys.executable).parent
 STAGES = {
     "ende200k.sh": [
-        "corpus", "teacher", "k10", "mixed", "k2", "k5", "nat", "p0", "p1", "p1-0", "q0", "encoder", "words",
+        "corpus", "teacher", "k10", "mixed", "k2", "k5", "nat", "paper-k2", "paper-k5", "paper-k10", "ablations",
     ],
     "builtin.sh": ["teacher", "student", "export"],
 }  # fmt: skip
 
 
-def commands(recipe: str, out: Path) -> list[list[str]]:
+def commands(recipe: str, out: Path, **more: str) -> list[list[str]]:
     """Let a recipe print its commands instead of running them, quoted so that they can be read again."""
     echo = out / "echo"
     echo.write_text(
@@ -29,7 +29,7 @@ def commands(recipe: str, out: Path) -> list[list[str]]:
         'if [ "$1" = train ]; then mkdir -p "$4"; fi\n'
     )
     echo.chmod(0o755)
-    environment = {**os.environ, "RECOVERSAT": shlex.quote(str(echo)), "STEPS": "70", "TEACHER_STEPS": "70"}
+    environment = {**os.environ, "RECOVERSAT": shlex.quote(str(echo)), "STEPS": "70", "TEACHER_STEPS": "70"} | more
     done = subprocess.run(
         ["bash", str(RECIPES / recipe), "DATA", str(out), *STAGES[recipe]],
         env=environment, capture_output=True, text=True, check=True,
@@ -51,7 +51,8 @@ def test_every_training_has_settings_that_exist(recipe: str, tmp_path: Path) -> 
     for words in trainings:
         config = settings_of(words)
         name = Path(words[words.index("--out") + 1]).name
-        assert config.train.steps == {"teacher": 70, "mixed": 70, "student": 70, "nat": 17}.get(name, 21)
+        shorter = {"nat": 17} | dict.fromkeys(("k2", "k5", "k10"), 21)
+        assert config.train.steps == shorter.get(name, 70)
         source = words[words.index("--init-from") + 1] if "--init-from" in words else None
         start = {"teacher": None} | dict.fromkeys(("k2", "k5", "k10"), str(tmp_path / "mixed"))
         assert source == start.get(name, str(tmp_path / "teacher"))
@@ -65,7 +66,7 @@ def test_students_train_side_by_side_and_a_failure_is_told(tmp_path: Path) -> No
 
     def students(fail: str) -> subprocess.CompletedProcess[str]:
         environment = os.environ | {"RECOVERSAT": shlex.quote(str(run)), "RUNS": str(runs), "FAIL": fail}
-        command = ["bash", str(RECIPES / "ende200k.sh"), "DATA", str(out), "students", "p1-0+q0", "ablations"]
+        command = ["bash", str(RECIPES / "ende200k.sh"), "DATA", str(out), "students", "paper-k2+paper-k5", "paper"]
         return subprocess.run(command, env=environment, text=True, check=False, capture_output=True)
 
     first = students("")
@@ -74,16 +75,56 @@ def test_students_train_side_by_side_and_a_failure_is_told(tmp_path: Path) -> No
     assert {path.parent.name for path in out.glob("*/done")} == {"mixed", "nat", "k10", "k2"}
     assert students("no").returncode == 0
     tried = [Path(line).name for line in runs.read_text().splitlines()]
-    ablations = ["encoder", "p0", "p1", "p1-0", "q0", "words"]
-    assert sorted(tried) == sorted(["k10", "k2", "k5", "k5", "mixed", "nat", *ablations])  # what is done is left alone
+    papers = ["paper-k10", "paper-k2", "paper-k5"]
+    assert sorted(tried) == ["k10", "k2", "k5", "k5", "mixed", "nat", *papers]  # what is done is left alone
     assert set(tried[:2]) == {"mixed", "nat"}
 
 
-def test_the_ablations_differ_in_p_and_q(tmp_path: Path) -> None:
-    run = {Path(words[words.index("--out") + 1]).name: words for words in commands("ende200k.sh", tmp_path)}
-    train = {name: settings_of(run[name]).train for name in ("p0", "p1", "p1-0", "q0", "k10")}
-    p = {name: (config.random_prob, config.anneal and config.random_prob > 0) for name, config in train.items()}
-    assert (p["p0"], p["p1"], p["p1-0"], p["k10"]) == ((0, False), (1, False), (1, True), (0.3, True))
-    assert {name: config.repeat_prob for name, config in train.items()} == {
-        "p0": 0.5, "p1": 0.5, "p1-0": 0.5, "q0": 0, "k10": 0.5,
-    }  # fmt: skip
+def ende200k(out: Path, **more: str) -> dict[str, list[str]]:
+    """The commands of the recipe by the folder they write."""
+    return {Path(words[words.index("--out") + 1]).name: words for words in commands("ende200k.sh", out, **more)}
+
+
+def test_the_papers_recipe_is_the_preset_but_for_its_length(tmp_path: Path) -> None:
+    run = ende200k(tmp_path, PAPER_STEPS="900", PAPER_BATCH="4096")
+    for k in (2, 5, 10):
+        words = run[f"paper-k{k}"]
+        own, papers = settings_of(words), load_config(preset="iwslt16")
+        ours = ("steps", "batch_tokens", "validate_every", "save_every", "compile", "tensorboard", "segments")
+        same = {key: getattr(own.train, key) for key in ours}
+        assert (same["segments"], same["steps"], same["batch_tokens"]) == (k, 900, 4096)
+        assert own == papers.model_copy(update={"train": papers.train.model_copy(update=same)})
+        assert words[words.index("--init-from") + 1] == str(tmp_path / "teacher")
+        assert "--init-decoder" not in words
+
+
+def test_the_ablations_are_a_sweep_as_long_as_the_papers_recipe(tmp_path: Path) -> None:
+    (tmp_path / "nat/best").mkdir(parents=True)
+    words = ende200k(tmp_path, PAPER_STEPS="900", JOBS="3")["ablations"]
+    assert Path(words[1]).resolve() == RECIPES.parent / "configs/ablations.yaml"
+    values = {a: b for a, b in itertools.pairwise(words) if a.startswith("--")}
+    assert (values["--init-from"], values["--at"]) == (f"{tmp_path}/teacher", f"{tmp_path}/teacher:beam=4")
+    assert (values["--jobs"], values["--system"]) == ("3", f"NAT={tmp_path}/nat:repairs=none")
+    assert words.count("--test") == 3
+    assert "--init-decoder" not in words
+    train = load_config(None, "iwslt16", [b for a, b in itertools.pairwise(words) if a == "--set"]).train
+    assert (train.steps, train.batch_tokens, train.learning_rate, train.clip_norm) == (900, 8192, 3e-4, None)
+    other = ende200k(tmp_path, PAPER_RATE="1e-3", INIT_DECODER="1")["ablations"]
+    assert "--init-decoder" in other
+    assert settings_of(["--preset", "iwslt16", *other[2:]]).train.learning_rate == 1e-3
+
+
+def test_what_is_compared_with_the_paper_is_not_repaired(tmp_path: Path) -> None:
+    for name in ("k10", "paper-k10", "nat", "teacher"):
+        (tmp_path / name / "best").mkdir(parents=True)
+    echo = ["bash", str(RECIPES / "ende200k.sh"), "DATA", str(tmp_path), "evaluate"]
+    done = subprocess.run(
+        echo, env=os.environ | {"RECOVERSAT": "printf %s\\n"}, capture_output=True, text=True, check=True
+    )
+    systems = dict(line.split("=", 1) for line in done.stdout.splitlines() if f"={tmp_path}/" in line)
+    assert systems["paper's recipe 10"] == f"{tmp_path}/paper-k10:repairs=none"
+    assert systems["RecoverSAT 10 unrepaired"] == f"{tmp_path}/k10:repairs=none"
+    assert systems["RecoverSAT 10"] == f"{tmp_path}/k10"
+    named = (RECIPES / "multi30k.sh").read_text().split("--system ")[1:]
+    assert len(named) == 7
+    assert all(":repairs=none" in line.partition("--")[0] for line in named)

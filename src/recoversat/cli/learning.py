@@ -137,13 +137,23 @@ def fit(
         list[str] | None, typer.Option(help="section.key=value for the teacher alone.", show_default=False)
     ] = None,
     encoder_only: Annotated[
-        bool, typer.Option("--encoder-only", help="As the paper: the student's decoder starts from nothing.")
-    ] = False,
+        bool | None,
+        typer.Option(
+            "--encoder-only/--init-decoder",
+            help="Only the teacher's encoder, or its decoder too (default but for the paper's presets).",
+            show_default=False,
+        ),
+    ] = None,
     device: Device = "auto",
     force: Force = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the plan and stop.")] = False,
 ) -> None:
-    """Go the whole road from two text files to an evaluated RecoverSAT; resumable at every point."""
+    """Go the whole road from two text files to an evaluated RecoverSAT; resumable at every point.
+
+    The presets iwslt16, wmt14 and wmt16 mean the paper's recipe: its sizes and learning rates, a student that takes
+    only encoder and embeddings from its teacher, nothing repaired in what it writes. Anything else means ours: the
+    student takes the teacher's decoder too, and overlaps, loops and empty translations are repaired.
+    """
     from recoversat.pipeline.fit import fit as run_fit
     from recoversat.pipeline.fit_defaults import fit_job
 

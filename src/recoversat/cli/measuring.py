@@ -48,30 +48,39 @@ def evaluate(
 
 
 @app.command(
-    epilog="Example: `recoversat sweep configs/ablation-q.yaml --corpus distilled --init-from teacher --at teacher "
-    "--jobs 2 --out ablation-q`"
+    epilog="Example: `recoversat sweep configs/ablations.yaml --corpus distilled --init-from teacher --at teacher "
+    "--jobs 2 --out ablations`"
 )
 def sweep(
     file: Annotated[Path, typer.Argument(help="YAML file: a config and what varies over it (docs/evaluation.md).")],
     out: Annotated[Path, typer.Option(help="Folder of all runs and the report; interrupted, it is continued.")],
     corpus: Annotated[Path | None, typer.Option(help="Folder to train on.", show_default=False)] = None,
-    init_from: Annotated[Path | None, typer.Option(help="Teacher all runs start from.", show_default=False)] = None,
+    init_from: Annotated[
+        Path | None, typer.Option(help="Teacher whose encoder and embeddings all runs start from.", show_default=False)
+    ] = None,
+    init_decoder: Annotated[bool, typer.Option("--init-decoder", help="Start from the teacher's decoder too.")] = False,
     at: Annotated[str | None, typer.Option(help="Model that Rep and Mis are relative to.", show_default=False)] = None,
     test: Annotated[
         list[str] | None, typer.Option(help="NAME=SOURCES,REFERENCES; else validation text.", show_default=False)
     ] = None,
-    jobs: Annotated[int, typer.Option(min=1, help="Trainings at the same time.")] = 1,
+    system: Annotated[
+        list[str] | None,
+        typer.Option(help="NAME=PATH: measure this one too; NAT fills the tables' NAT row.", show_default=False),
+    ] = None,
+    jobs: Annotated[int, typer.Option(min=1, help="Trainings at the same time, on one GPU too.")] = 1,
     latency: Annotated[int, typer.Option(min=0, help="Time so many sentences at batch 1.")] = 0,
+    batch_size: Annotated[int, typer.Option(min=1, help="Sentences translated together.")] = 32,
     preset: Preset = None,
     set_: Set = None,
     device: Device = "auto",
 ) -> None:
     """Train and evaluate variants of one configuration; print the paper's ablation tables beside ours."""
-    from recoversat.measuring.quality.specs import parse_test
+    from recoversat.measuring.quality.specs import parse_system, parse_test
     from recoversat.pipeline.sweep.run import SweepOptions, run_sweep
 
+    systems, tests = [parse_system(text) for text in system or ()], [parse_test(text) for text in test or ()]
     options = SweepOptions(
-        corpus, init_from, at, [parse_test(text) for text in test or ()], preset, set_ or (), jobs, device, latency
+        corpus, init_from, init_decoder, at, systems, tests, preset, set_ or (), jobs, device, latency, batch_size
     )
     swept = run_sweep(file, out, options, lambda line: typer.echo(line, err=True))
     if swept.evaluated:

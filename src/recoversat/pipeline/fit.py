@@ -276,12 +276,17 @@ def describe(config: Config) -> str:
 def _plan_text(job: FitJob, stages: list[Stage]) -> str:
     lines = [
         f"fit: {describe(job.student)}",
+        f"  repairs of what the student writes: {', '.join(_repairs(job.student)) or 'none, as in the paper'}",
         *(
             f"  {n}. {stage.name}: {stage.plan}{' (done before)' if stage.result.exists() else ''}"
             for n, stage in enumerate(stages, 1)
         ),
     ]
     return "\n".join(lines)
+
+
+def _repairs(config: Config) -> list[str]:
+    return [name for name, value in config.decode if value is True]
 
 
 def _summary_text(job: FitJob) -> str:

@@ -4,7 +4,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from recoversat.config import Config, ModelConfig, load_config
+from recoversat.config import PAPER_PRESETS, Config, ModelConfig, load_config, preset_name
 from recoversat.data.prepare import TextPairs
 from recoversat.errors import UserError
 from recoversat.pipeline.fit import HELD_OUT, FitJob
@@ -38,7 +38,8 @@ _BY_SIZE: list[tuple[int, dict[str, dict[str, Any]]]] = [
 ]  # fmt: skip
 
 
-_DECODE = {"join_overlaps": True, "never_empty": True, "cut_loops": True}  # whatever the size: what a reader wants
+# Whatever the size: what a reader wants. The paper repairs nothing, so its presets do not either.
+_DECODE = {"join_overlaps": True, "never_empty": True, "cut_loops": True}
 
 
 def settings_for(n_pairs: int) -> dict[str, dict[str, Any]]:
@@ -69,13 +70,18 @@ def fit_job(
     overrides: list[str],
     teacher_overrides: list[str],
     device: str,
-    encoder_only: bool = False,
+    encoder_only: bool | None = None,
 ) -> FitJob:
-    """Settle everything `fit` needs: what the user gave wins over what the size of the corpus suggests."""
+    """Settle everything `fit` needs: what the user gave wins over what the size of the corpus suggests.
+
+    A preset of the paper is its recipe throughout: the student takes only the teacher's encoder and embeddings
+    (unless `encoder_only` says otherwise), and nothing it writes is repaired.
+    """
     if segments and any(one.startswith("train.segments=") for one in overrides):
         raise UserError("K is named twice, by --segments and by --set train.segments: leave one of them out")
     n_pairs = sum(1 for _ in pairs)
-    base = {"decode": _DECODE} if config or preset else settings_for(n_pairs)
+    as_in_the_paper = preset_name(config, preset) in PAPER_PRESETS
+    base = {} if as_in_the_paper else {"decode": _DECODE} if config or preset else settings_for(n_pairs)
     suffixes = [
         path.name.removesuffix(".gz").removesuffix(".xz").rpartition(".")[2]
         for path in (pairs.src, pairs.tgt or pairs.src)
@@ -101,5 +107,5 @@ def fit_job(
         student.decode.beam,
         device,
         lambda text: print(text, file=sys.stderr),
-        encoder_only,
+        as_in_the_paper if encoder_only is None else encoder_only,
     )

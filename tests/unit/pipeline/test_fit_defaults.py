@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from recoversat.config import PAPER_PRESETS, DecodeConfig, load_config
 from recoversat.data.prepare import TextPairs
 from recoversat.errors import UserError
 from recoversat.pipeline.fit import FitJob
@@ -21,7 +22,7 @@ def job(pairs: TextPairs, *overrides: str, segments: int | None = None, **option
     settings: dict[str, object] = {"config": None, "preset": None} | options
     return fit_job(
         pairs, pairs.src.parent / "out", None, None, segments, settings["config"], settings["preset"],  # type: ignore[arg-type]
-        list(overrides), [], "cpu",
+        list(overrides), [], "cpu", settings.get("encoder_only"),  # type: ignore[arg-type]
     )  # fmt: skip
 
 
@@ -49,6 +50,8 @@ def test_a_config_file_keeps_its_word(pairs: TextPairs, tmp_path: Path) -> None:
     assert (student.train.save_every, student.train.validate_every) == (7, 9)
     assert (student.data.src_lang, student.data.tgt_lang) == ("en", "de")
     assert job(pairs, config=file, segments=5).student.train.segments == 5
+    file.write_text("train: {segments: 20}\n")  # good only with what the command line adds
+    assert job(pairs, "model.max_segments=20", config=file).student.train.segments == 20
 
 
 def test_a_preset_gives_k_and_its_rhythm_follows_the_updates(pairs: TextPairs) -> None:
@@ -68,6 +71,27 @@ def test_what_fit_trains_writes_for_readers_unless_told_otherwise(pairs: TextPai
         (job(pairs, "decode.join_overlaps=false"), (False, True)),
     ):
         assert (made.student.decode.join_overlaps, made.student.decode.cut_loops) == wanted
+
+
+@pytest.mark.parametrize("preset", PAPER_PRESETS)
+def test_a_preset_of_the_paper_is_its_recipe_throughout(pairs: TextPairs, tmp_path: Path, preset: str) -> None:
+    file = tmp_path / "mine.yaml"
+    file.write_text(f"preset: {preset}\n")
+    for made in (job(pairs, preset=preset), job(pairs, config=file)):
+        assert not made.with_decoder
+        for own in (made.student, made.teacher):
+            papers = load_config(preset=preset)
+            assert own.decode == papers.decode == DecodeConfig()
+            assert own.model == papers.model
+            rhythm = dict.fromkeys(("segments", "save_every", "validate_every"), 1)
+            assert own.train.model_copy(update=rhythm) == papers.train.model_copy(update=rhythm)
+
+
+def test_the_papers_recipe_can_be_left_only_by_saying_so(pairs: TextPairs) -> None:
+    assert job(pairs, preset="iwslt16", encoder_only=False).with_decoder
+    assert job(pairs, "decode.cut_loops=true", preset="iwslt16").student.decode.cut_loops
+    assert (job(pairs).with_decoder, job(pairs, preset="small").with_decoder) == (True, True)
+    assert not job(pairs, encoder_only=True).with_decoder
 
 
 def test_k_is_named_once(pairs: TextPairs) -> None:

@@ -31,7 +31,7 @@ def _rows(columns: tuple[str, ...], table: dict[str, tuple[float, ...]]) -> dict
 _P_COLUMNS = ("BLEU", "Rep", "Mis", "Step")
 DYNAMIC_TERMINATION = Study(
     symbol="p",
-    title="Effect of the dynamic termination mechanism (paper: IWSLT16 En-De test2013, K = 10)",
+    title="Table 3: effect of the dynamic termination mechanism (paper: IWSLT16 En-De test2013, K = 10)",
     columns=_P_COLUMNS,
     rows=_rows(
         _P_COLUMNS,
@@ -48,7 +48,7 @@ DYNAMIC_TERMINATION = Study(
 _Q_COLUMNS = ("BLEU", "Rep", "Step")
 SEGMENT_DELETION = Study(
     symbol="q",
-    title="Effect of the segment deletion mechanism (paper: IWSLT16 En-De test2013, K = 10)",
+    title="Table 4: effect of the segment deletion mechanism (paper: IWSLT16 En-De test2013, K = 10)",
     columns=_Q_COLUMNS,
     rows=_rows(
         _Q_COLUMNS,
@@ -69,7 +69,7 @@ _K_COLUMNS = ("BLEU", "Speedup")
 
 
 def _main(dataset: str, at_bleu: float, by_k: dict[str, tuple[float, ...]]) -> Study:
-    title = f"Quality and speed over K (paper: {dataset}, P40, batch 1)"
+    title = f"Table 2: quality and speed over K (paper: {dataset}, P40, batch 1)"
     return Study("K", title, _K_COLUMNS, _rows(_K_COLUMNS, {"AT": (at_bleu, 1.0), **by_k}))
 
 
@@ -82,6 +82,20 @@ MAIN_RESULTS = {
     "wmt16.en-ro": _main("WMT16 En-Ro", 32.86, {"2": (32.92, 2.02), "5": (32.81, 3.16), "10": (32.59, 4.31)}),
     "wmt16.ro-en": _main("WMT16 Ro-En", 32.60, {"2": (33.19, 2.02), "5": (32.80, 3.16), "10": (32.29, 4.31)}),
 }
+
+
+def studies(preset: str | None, src_lang: str, tgt_lang: str) -> dict[str, Study]:
+    """Find the paper's tables for a preset, by what varies; the ablations were made on IWSLT16 alone.
+
+    >>> studies("wmt14", "de", "en")["K"].rows["AT"]["BLEU"], sorted(studies("iwslt16", "en", "de"))
+    (31.95, ['K', 'p', 'q'])
+    """
+    of_preset = {key: study for key, study in MAIN_RESULTS.items() if key.startswith(f"{preset}.")}
+    if not of_preset:
+        return {}
+    main = of_preset.get(f"{preset}.{src_lang}-{tgt_lang}", next(iter(of_preset.values())))
+    ablations = {"p": DYNAMIC_TERMINATION, "q": SEGMENT_DELETION} if preset == "iwslt16" else {}
+    return {"K": main, **ablations}
 
 
 def row_label(value: float | str) -> str:

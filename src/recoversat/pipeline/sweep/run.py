@@ -16,6 +16,7 @@ from recoversat.data.corpus import Corpus, open_corpus
 from recoversat.errors import UserError
 from recoversat.files.model_folder import resolve_model
 from recoversat.files.storage import held, read_json, write_text
+from recoversat.measuring.quality.paper import studies
 from recoversat.measuring.quality.results import EvaluationPlan
 from recoversat.measuring.quality.run import Evaluated, Request, run_evaluation
 from recoversat.measuring.quality.specs import SystemSpec, TestSpec, parse_system
@@ -30,7 +31,9 @@ class SweepOptions:
 
     corpus: Path | None = None
     init_from: Path | None = None
+    init_decoder: bool = False
     at: str | None = None
+    systems: Sequence[SystemSpec] = ()
     tests: Sequence[TestSpec] = ()
     preset: str | None = None
     settings: Sequence[str] = ()
@@ -61,9 +64,9 @@ def run_sweep(file: Path, out: Path, options: SweepOptions, tell: Callable[[str]
         run_of, configs = _runs(sweep.variants, out, options)
         teacher = _teacher(sweep, options)
         jobs = [
-            _job(name, config, out, corpus, teacher, options.device)
+            _job(name, config, out, corpus, teacher, options)
             for name, config in configs.items()
-            if not _is_trained(out / "runs" / name, config, corpus, teacher)
+            if not _is_trained(out / "runs" / name, config, corpus, teacher, options.init_decoder)
         ]
         tell(f"{len(configs)} runs, {len(configs) - len(jobs)} of them trained already")
         failed = run_jobs(jobs, options.jobs, tell, held_file)
@@ -74,7 +77,9 @@ def run_sweep(file: Path, out: Path, options: SweepOptions, tell: Callable[[str]
             [*request.systems, *finished], request.tests, out / "report", request.plan,
             options.batch_size, options.device, options.latency, title=f"Sweep {file.stem}",
         )  # fmt: skip
-        return Swept(run_evaluation(asked, lambda results: ablation_tables(sweep.variants, run_of, results)), failed)
+        published = studies(next(iter(configs.values())).preset, corpus.config.src_lang, corpus.config.tgt_lang)
+        evaluated = run_evaluation(asked, lambda found: ablation_tables(sweep.variants, run_of, found, published))
+        return Swept(evaluated, failed)
 
 
 def _runs(
@@ -93,29 +98,29 @@ def _runs(
     return run_of, configs
 
 
-def _job(name: str, config: Config, out: Path, corpus: Corpus, teacher: Path | None, device: str) -> Job:
+def _job(name: str, config: Config, out: Path, corpus: Corpus, teacher: Path | None, options: SweepOptions) -> Job:
     path = out / "configs" / f"{name}.yaml"
     write_text(path, to_yaml(config))
     command = [sys.executable, "-m", "recoversat", "train", str(corpus.folder), "--out", str(out / "runs" / name)]
-    command += ["--config", str(path), "--device", device]
+    command += ["--config", str(path), "--device", options.device]
     if teacher:
-        command += ["--init-from", str(teacher)]
+        command += ["--init-from", str(teacher), *(["--init-decoder"] if options.init_decoder else [])]
     return Job(name, command, out / "logs" / f"{name}.log")
 
 
-def _is_trained(run: Path, config: Config, corpus: Corpus, teacher: Path | None) -> bool:
+def _is_trained(run: Path, config: Config, corpus: Corpus, teacher: Path | None, with_decoder: bool) -> bool:
     """Say whether a run has ended with just these settings; in doubt `train` itself is asked."""
     if not (run / "checkpoints" / f"step-{config.train.steps:08d}").is_dir():
         return False
     from recoversat.training.loop import start_point  # needs torch
 
     facts = read_json(run / "run.json", "training run")
-    started = load_config(run / "config.yaml")
+    started, start = load_config(run / "config.yaml"), start_point(teacher, with_decoder)
     model = config.model.model_copy(update={"vocab_size": started.model.vocab_size})
     return (
         (started.train, started.model) == (config.train, model)
         and facts.get("corpus") == corpus.fingerprint
-        and facts.get("initialised_from") == (start.fingerprint if (start := start_point(teacher)) else None)
+        and facts.get("initialised_from") == (start.fingerprint if start else None)
     )
 
 
@@ -134,7 +139,7 @@ def _request(sweep: SweepFile, options: SweepOptions, corpus: Corpus, out: Path)
         if not path.is_file():
             raise UserError(f"{path}: no such file")
     at = options.at or sweep.at
-    systems = [parse_system(f"{AT}={at}")] if at else []
+    systems = [*([parse_system(f"{AT}={at}")] if at else []), *options.systems]
     for spec in systems:
         resolve_model(Path(spec.path))
     return Request(systems, tests, out, EvaluationPlan(at_system=AT if at else None))
@@ -147,4 +152,7 @@ def _corpus_folder(sweep: SweepFile, options: SweepOptions) -> Path:
 
 
 def _teacher(sweep: SweepFile, options: SweepOptions) -> Path | None:
-    return options.init_from or (Path(sweep.init_from) if sweep.init_from else None)
+    teacher = options.init_from or (Path(sweep.init_from) if sweep.init_from else None)
+    if options.init_decoder and not teacher:
+        raise UserError("--init-decoder starts from a teacher's decoder: add --init-from TEACHER")
+    return teacher

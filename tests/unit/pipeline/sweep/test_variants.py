@@ -3,9 +3,11 @@
 from pathlib import Path
 
 import pytest
+import yaml
 
 from recoversat.config import load_config
 from recoversat.errors import UserError
+from recoversat.measuring.quality.paper import DYNAMIC_TERMINATION, SEGMENT_DELETION
 from recoversat.pipeline.sweep.run import SweepOptions, _runs
 from recoversat.pipeline.sweep.variants import read_sweep
 
@@ -101,16 +103,20 @@ def test_a_setting_that_does_not_exist_is_found_before_any_training(tmp_path):
         runs_of(tmp_path, "vary: {train.sed: [1]}")
 
 
-@pytest.mark.parametrize(
-    ("name", "labels"),
-    [("ablation-p", ["0", "0.5", "1", "1->0"]), ("ablation-q", ["0", "0.1", "0.3", "0.5", "0.7", "0.9", "1"])],
-)
-def test_the_shipped_sweeps_are_the_papers(tmp_path, name, labels):
-    sweep = read_sweep(CONFIGS / f"{name}.yaml")
-    assert [variant.label for variant in sweep.variants] == labels
-    (tmp_path / "base.yaml").write_text((CONFIGS / f"{name}.yaml").read_text().split("config:")[1].split("vary:")[0])
-    _, configs = _runs(sweep.variants, tmp_path, SweepOptions())
-    assert {config.train.segments for config in configs.values()} == {10}
-    papers = configs["p=1to0" if name == "ablation-p" else "q=0.5"].train
-    assert (papers.random_prob, papers.anneal, papers.repeat_prob) == (1.0, True, 0.5)
-    assert {config.model.d_model for config in configs.values()} == {278}
+def test_the_shipped_sweep_is_the_papers_tables_3_and_4(tmp_path):
+    sweep = read_sweep(CONFIGS / "ablations.yaml")
+    for study in (DYNAMIC_TERMINATION, SEGMENT_DELETION):
+        labels = [variant.label for variant in sweep.variants if variant.axis == study.symbol]
+        assert labels == [label for label in study.rows if label != "NAT"]
+    (tmp_path / "base.yaml").write_text(yaml.safe_dump(sweep.config))
+    run_of, configs = _runs(sweep.variants, tmp_path, SweepOptions())
+    assert len(configs) == 10  # q = 0.5 is p = 1 -> 0
+    papers = load_config(preset="iwslt16")
+    assert configs["p=1to0"] == papers
+    varied = ("random_prob", "anneal", "repeat_prob")
+    for config in configs.values():
+        same = {key: getattr(papers.train, key) for key in varied}
+        assert config.model_copy(update={"train": config.train.model_copy(update=same)}) == papers
+    assert {v.label: configs[run_of[v]].train.repeat_prob for v in sweep.variants if v.axis == "q"} == {
+        "0": 0, "0.1": 0.1, "0.3": 0.3, "0.5": 0.5, "0.7": 0.7, "0.9": 0.9, "1": 1,
+    }  # fmt: skip
