@@ -9,7 +9,8 @@ from recoversat.errors import UserError
 
 
 @pytest.mark.parametrize(
-    ("preset", "d_model", "d_hidden", "layers", "heads"), [("iwslt16", 278, 507, 5, 2), ("wmt14", 512, 512, 6, 8)]
+    ("preset", "d_model", "d_hidden", "layers", "heads"),
+    [("iwslt16", 278, 507, 5, 2), ("wmt14", 512, 512, 6, 8), ("wmt16", 512, 512, 6, 8)],
 )
 def test_presets_are_the_papers(preset: str, d_model: int, d_hidden: int, layers: int, heads: int) -> None:
     config = load_config(preset=preset)
@@ -19,6 +20,7 @@ def test_presets_are_the_papers(preset: str, d_model: int, d_hidden: int, layers
     )  # fmt: skip
     assert (model.dropout, config.train.label_smoothing, config.data.vocab_size) == (0.1, 0.15, 40_000)
     assert (config.train.random_prob, config.train.anneal, config.train.repeat_prob) == (1.0, True, 0.5)
+    assert config.decode.beam == 4  # the teacher's, when it distils
 
 
 def test_schedules_of_the_presets() -> None:
