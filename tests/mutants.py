@@ -88,7 +88,7 @@ FAULTS = [
           ("config.py",
            '"wmt16": _WMT,',
            '"wmt16": _WMT | {"model": _WMT["model"] | {"d_hidden": 2048, "dropout": 0.3}},')),
-    fault("labels are not smoothed", "unit/test_loss_and_schedules.py",
+    fault("labels are not smoothed", "unit/test_updates.py",
           ("training/objective.py",
            "model.embedding.weight, batch.labels, smoothing)",
            "model.embedding.weight, batch.labels, 0.0)")),

@@ -98,6 +98,17 @@ def test_dropout_takes_inputs_and_sub_layers_but_not_what_passes_by_them(model: 
     torch.testing.assert_close(hidden[0], model.decoder.norm(kept * passed_by))
 
 
+@pytest.mark.parametrize("attention_dropout", [0.0, 0.5])
+def test_attention_has_a_dropout_of_its_own(attention_dropout: float) -> None:
+    torch.manual_seed(0)
+    model = Transformer(CONFIG.model_copy(update={"dropout": 0.5, "attention_dropout": attention_dropout}))
+    for module in model.modules():
+        if isinstance(module, nn.Dropout):
+            module.p = 0.0
+    trained, tested = (full_pass(model.train(mode), *random_pairs(1, 2))[0] for mode in (True, False))
+    assert torch.allclose(trained, tested) == (attention_dropout == 0)
+
+
 def copy_weights(model: Transformer, reference: nn.Transformer) -> None:
     def attention(ours: nn.Module, theirs: nn.MultiheadAttention, weight: torch.Tensor, bias: torch.Tensor) -> None:
         theirs.in_proj_weight.data, theirs.in_proj_bias.data = weight, bias
