@@ -3,7 +3,7 @@ VENV ?= .venv
 DEMO ?= .venv-demo
 PY := $(VENV)/bin/python
 
-.PHONY: setup demo test test-core lint reproduce
+.PHONY: setup demo test test-core lint mutants reproduce
 setup: $(VENV)/.installed
 $(VENV)/.installed: pyproject.toml constraints.txt
 	python3 -m venv $(VENV)
@@ -31,6 +31,9 @@ test-core: setup  # a fresh environment without extras, so without torch, transl
 
 lint: setup
 	$(PY) -m ruff check . && $(PY) -m ruff format --check . && $(PY) -m mypy
+
+mutants: setup  # small faults, one at a time: does a test notice each?
+	$(PY) tests/mutants.py
 
 # The tables from raw text, on a machine with a GPU: make reproduce DATA=../shared/data OUT=work/reproduce
 DATA ?= ../shared/data

@@ -1,7 +1,8 @@
 """RecoverSAT: semi-autoregressive machine translation.
 
->>> from recoversat import Translator                                    # doctest: +SKIP
->>> Translator("model/").translate(["There are lots of farmers."])[0].text   # doctest: +SKIP
+>>> from recoversat import Translator
+>>> Translator(source="en", target="de").translate(["Good morning!"])[0].text  # Translator("model/") for your own
+'Guten Morgen!'
 """
 
 from typing import TYPE_CHECKING, Any

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import torch
+from recoversat.engines.onnx_stepper import sinusoids as onnx_sinusoids
 from torch import nn
 
 from recoversat.config import ModelConfig, TrainConfig
@@ -66,6 +67,46 @@ def test_one_segment_equals_torch_transformer(model: Transformer) -> None:
     causal = nn.Transformer.generate_square_subsequent_mask(10, dtype=torch.float64)
     theirs = reference(embed(src), tgt, tgt_mask=causal) @ model.embedding.weight.T
     torch.testing.assert_close(ours, theirs[0])
+
+
+def test_positions_are_those_printed_in_appendix_a() -> None:
+    by_hand = [
+        [0.0, 1.0, 0.0, 1.0],
+        [0.841471, 0.540302, 0.010000, 0.999950],  # sin 1, cos 1, sin 1/100, cos 1/100
+        [0.909297, -0.416147, 0.019999, 0.999800],  # sin 2, cos 2, sin 2/100, cos 2/100
+    ]
+    np.testing.assert_allclose(sinusoids(torch.arange(3), 4), by_hand, atol=1e-6)
+    np.testing.assert_allclose(onnx_sinusoids(3, 4), by_hand, atol=1e-6)
+
+
+@pytest.mark.parametrize("kept", [1.0, 0.0])
+def test_dropout_takes_inputs_and_sub_layers_but_not_what_passes_by_them(model: Transformer, kept: float) -> None:
+    """Where every sub-layer is dropped, a stack gives back its input; where that is dropped too, nothing is left."""
+    for stack in (model.encoder, model.decoder):
+        for module in stack.modules():
+            if isinstance(module, nn.Dropout):
+                module.p = 1.0
+    model.dropout.p = 1 - kept
+    model.train()
+    src, r = torch.randint(5, 50, (1, 7)), rows([[7, 8, 9, EOS], [10, EOS]])
+    one, tokens, steps, segments = torch.ones_like(src), *(torch.from_numpy(x) for x in (r.tokens, r.steps, r.segments))
+    memory = model.encode(src, torch.arange(7)[None], one)
+    passed_by = kept * (model.embedding(src) * 24**0.5 + sinusoids(torch.arange(7), 24))
+    torch.testing.assert_close(memory, model.encoder.norm(passed_by))
+    hidden = model.decode(tokens[None], steps[None], segments[None], torch.ones_like(tokens)[None], memory, one)
+    passed_by = model.embedding(tokens) * 24**0.5 + sinusoids(steps, 24) + model.segment_embedding(segments)
+    torch.testing.assert_close(hidden[0], model.decoder.norm(kept * passed_by))
+
+
+@pytest.mark.parametrize("attention_dropout", [0.0, 0.5])
+def test_attention_has_a_dropout_of_its_own(attention_dropout: float) -> None:
+    torch.manual_seed(0)
+    model = Transformer(CONFIG.model_copy(update={"dropout": 0.5, "attention_dropout": attention_dropout}))
+    for module in model.modules():
+        if isinstance(module, nn.Dropout):
+            module.p = 0.0
+    trained, tested = (full_pass(model.train(mode), *random_pairs(1, 2))[0] for mode in (True, False))
+    assert torch.allclose(trained, tested) == (attention_dropout == 0)
 
 
 def copy_weights(model: Transformer, reference: nn.Transformer) -> None:

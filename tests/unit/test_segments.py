@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from recoversat.segments import assemble, divide, divide_many, equal_cuts, random_cuts, rows, visible
+from recoversat.segments import N_FIXED_DRAWS, assemble, divide, divide_many, equal_cuts, random_cuts, rows, visible
 from recoversat.vocab import BOS, DEL, EOS, N_SPECIAL, PAD
 
 tokens = st.lists(st.integers(N_SPECIAL, 60), min_size=1, max_size=40)
@@ -93,22 +93,31 @@ def test_corner_cases_by_hand() -> None:
 
 
 def test_repetition_is_uniform_over_non_empty_segments_and_lengths() -> None:
-    draws = np.random.default_rng(1).random((30_000, 5 + 6))
+    draws = np.random.default_rng(1).random((30_000, N_FIXED_DRAWS + 6))
     division = divide_many(np.full(30_000, 6), np.full(30_000, 4), 0.0, 1.0, draws)
-    chosen = division.is_copy.argmax(axis=1) - 1
-    copied = division.length[division.is_copy]
-    assert np.bincount(chosen).min() > 9_700  # thirds of 30,000
-    assert np.bincount(copied)[1:].min() > 14_700  # m is 1 or 2: halves
+    chosen = division.is_copy.argmax(axis=1) - 1  # 0, 1 or 2: three segments of two tokens each
+    copied = division.length[division.is_copy]  # m is 1 or 2
+    counts = np.zeros((3, 2), dtype=int)
+    np.add.at(counts, (chosen, copied - 1), 1)
+    assert counts.min() > 4_700  # sixths of 30,000: which segment says nothing about m
+    assert counts.max() < 5_300
 
 
 @given(st.integers(0, 2**32))
-def test_the_shares_of_random_and_repeated_follow_p_and_q(seed: int) -> None:
-    n = 4000
-    draws = np.random.default_rng(seed).random((n, 4 + 20))
-    division = divide_many(np.full(n, 20), np.full(n, 5), 0.25, 0.75, draws)
-    assert abs(division.is_copy.any(axis=1).mean() - 0.75) < 0.05
-    even = (division.start[:, 1] == 4) | (division.start[:, 1] == 5) | (division.start[:, 1] == 0)
-    assert even.mean() > 0.7
+def test_the_shares_of_random_and_repeated_follow_p_and_q_independently(seed: int) -> None:
+    n, p, q = 4000, 0.25, 0.6
+    draws = np.random.default_rng(seed).random((n, N_FIXED_DRAWS + 20))
+    division = divide_many(np.full(n, 20), np.full(n, 5), p, q, draws)
+    repeated = division.is_copy.any(axis=1)
+    equal = np.where(repeated, 5, 4)[:, None]  # tokens a segment if 20 are divided evenly into four or five
+    even = (division.is_copy | (division.length == equal)).all(axis=1)  # by chance one in 1,000 of the random ones
+    for is_even, is_repeated, share in (
+        (True, True, (1 - p) * q),
+        (True, False, (1 - p) * (1 - q)),
+        (False, True, p * q),
+        (False, False, p * (1 - q)),
+    ):
+        assert abs(((even == is_even) & (repeated == is_repeated)).mean() - share) < 0.05
 
 
 def test_rows_of_the_papers_example() -> None:

@@ -237,8 +237,8 @@ class Int8:
 def steps_of(seen: Range) -> tuple[float, int]:
     """Cut a range into 255 steps; return the size of one, and which of them is 0.
 
-    >>> steps_of(Range(-1.0, 1.55))
-    (0.01, 100)
+    >>> steps_of(Range(-50.0, 77.5))
+    (0.5, 100)
     """
     step = (seen.high - seen.low) / 255 or 1.0
     return step, round(-seen.low / step)

@@ -117,6 +117,13 @@ def test_k_is_drawn_per_sentence_from_a_list() -> None:
     assert min(starts.count(k) for k in (1, 2, 5)) > 90
 
 
+def test_the_order_of_sentences_says_nothing_about_their_k() -> None:
+    config = TrainConfig(segments=[1, 2, 5], batch_tokens=1000, repeat_prob=0.0)
+    batches = Batches.of(corpus(400), config, word_ends)
+    for update in range(batches.plan.updates_per_epoch):
+        assert {columns[0].count(BOS) for columns in sentences_of(batches[update]).values()} == {1, 2, 5}
+
+
 def test_little_padding() -> None:
     pairs = corpus(3000)
     (batch,) = Batches.of(pairs, TrainConfig(segments=5, batch_tokens=20_000), word_ends)[0]

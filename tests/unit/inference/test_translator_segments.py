@@ -121,6 +121,7 @@ def test_where_nothing_was_written_the_likeliest_word_is(scripted, monkeypatch: 
     word, same = translator.translate(["a", "b"])
     assert (word.text, word.segments[0].text, word.steps) == (PIECES[0], PIECES[0], 1 + 1 + 2)  # seen, looked, written
     assert (same.text, same.steps) == ("in the", 2)
+    assert translator.translate([" a "])[0].text == f" {PIECES[0]} "
     assert translator.translate(["a"], forced=[{(1, 0): EOS}])[0].text == ""  # as it was wished
     monkeypatch.setattr("recoversat.translator._FIRST_WORDS", 1)  # no word among what is likely
     assert [one.text for one in translator.translate(["a", "b"])] == ["a", "in the"]
@@ -184,11 +185,14 @@ def test_where_numbers_stay_wrong_the_words_around_them_are_translated_alone() -
     assert (first.text, first.steps) == ("number 7 7", 2 + 2)  # "7" as two segments, "8" as one
     assert (other.text, other.steps) == ("number 8 8", 2 + 2)
     assert [segment.text for segment in first.segments] == ["7", ""]  # as they were written
+    assert [segment.text for segment in other.segments] == ["7", ""]  # as one segment it was no better
 
 
 def test_numbers_are_not_checked_where_k_was_named_or_nobody_asked() -> None:
     assert [t.text for t in numbers(check=True).translate(["no 7 8"], segments=2)] == ["7 7"]
     assert [t.text for t in numbers(check=False).translate(["no 7 8"])] == ["7 7"]
+    seven = numbers(check=True).tokenizer.encode(["7"])[0][0]
+    assert [t.text for t in numbers(check=True).translate(["no 7 8"], forced=[{(1, 0): seven}])] == ["7 7"]
 
 
 def test_white_space_around_a_text_stays(scripted) -> None:

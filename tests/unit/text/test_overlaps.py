@@ -23,7 +23,8 @@ def ids(text: str) -> list[int]:
     [
         (["surrounded by EOS", "by leaves EOS"], [0, 1]),
         (["surrounded by leaves EOS", "by leaves of EOS"], [0, 2]),
-        (["by leaves by EOS", "leaves by leaves EOS"], [0, 2]),  # the longest
+        (["by leaves by EOS", "leaves by leaves EOS"], [0, 2]),
+        (["by leaves by EOS", "by leaves by EOS"], [0, 3]),  # the longest
         (["surrounded EOS", "by EOS", "surrounded by leaves EOS"], [0, 0, 2]),  # of all that stands before
         (["by leaves EOS", "leaves DEL", "leaves of EOS"], [0, 0, 1]),  # what is deleted says nothing
         (["by EOS", "by EOS", "by EOS"], [0, 1, 1]),

@@ -1,15 +1,13 @@
 """The chunked loss equals torch's; schedules and p follow the paper."""
 
-import doctest
 from typing import Any
 
 import pytest
 import torch
 from torch.nn import functional as F  # noqa: N812
 
-from recoversat import segments
 from recoversat.config import TrainConfig
-from recoversat.data import batching, randomness
+from recoversat.data import batching
 from recoversat.training import loss, schedules
 from recoversat.vocab import PAD
 
@@ -53,10 +51,3 @@ def test_p_is_annealed_linearly_or_stays() -> None:
     assert batching.random_prob_at(TrainConfig(steps=10, random_prob=0.5), 5) == 0.25
     assert batching.random_prob_at(TrainConfig(steps=10, random_prob=0.5, anneal=False), 9) == 0.5
     assert batching.random_prob_at(TrainConfig(steps=10), 20) == 0.0
-
-
-@pytest.mark.parametrize("module", [segments, randomness, schedules, batching])
-def test_worked_examples(module: object) -> None:
-    results = doctest.testmod(module)
-    assert results.attempted
-    assert not results.failed

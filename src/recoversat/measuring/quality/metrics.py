@@ -133,7 +133,7 @@ def compare(
     systems: Mapping[str, Sequence[str]],
     references: Sequence[str],
     *,
-    n_samples: int = 1000,
+    n_samples: int,
     tokenize: str | None = None,
 ) -> Compared:
     """Score all systems and test each against the baseline on every metric; `baseline` is its name and its lines."""

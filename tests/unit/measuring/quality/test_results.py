@@ -35,6 +35,11 @@ def test_the_baseline_is_not_compared_with_itself(toy, systems):
     assert results[2].comparisons[0].difference == pytest.approx(bleu[2] - bleu[0])
 
 
+def test_a_thousand_resamples_unless_told_otherwise(toy, systems):
+    compared = evaluate(systems[:2], [toy], EvaluationPlan(baseline="AT"))[1].comparisons
+    assert all("|bs:1000|" in comparison.signature for comparison in compared)
+
+
 def test_what_a_system_does_not_tell_is_not_measured(toy):
     (result,) = evaluate([SystemOutput("plain", "toy", toy.references)], [toy])
     assert result.quality.bleu.value == pytest.approx(100)

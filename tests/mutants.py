@@ -1,0 +1,251 @@
+"""Small faults that a test must notice: `make mutants` puts them in one at a time and names those that live.
+
+A fault goes into a copy of src/, and only the tests beside it run. `python tests/mutants.py WORD` takes those with
+WORD in their name. A fault is stale when its old text is gone, or when no test can run with it: write it anew.
+"""
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import NamedTuple
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+class Edit(NamedTuple):
+    """A change of one file below src/recoversat; the old text stands there once."""
+
+    file: str
+    old: str
+    new: str
+
+
+class Fault(NamedTuple):
+    """What is wrong, the tests below tests/ of which one must fail, and the edits that make it wrong."""
+
+    name: str
+    tests: str
+    edits: list[Edit]
+
+
+def fault(name: str, tests: str, *edits: tuple[str, str, str]) -> Fault:
+    return Fault(name, tests, [Edit(*edit) for edit in edits])
+
+
+# fmt: off
+FAULTS = [
+    # segments
+    fault("m is drawn from [1, len - 1]", "unit/test_segments.py",
+          ("segments.py",
+           "take_along_axis(division.length, chosen, 1)).ast",
+           "take_along_axis((division.length - 1).clip(1), chosen, 1)).ast")),
+    fault("the first segment is always the one repeated", "unit/test_segments.py",
+          ("segments.py", "pick = (draws[:, _DRAW_WHICH] * filled.sum(axis=1))", "pick = (0 * filled.sum(axis=1))")),
+    fault("p is ignored unless 1", "unit/test_segments.py",
+          ("segments.py", "draws[:, _DRAW_RANDOM] < random_prob", "draws[:, _DRAW_RANDOM] < int(random_prob)")),
+    fault("the repetition uses p's draw", "unit/test_segments.py",
+          ("segments.py", "draws[:, _DRAW_REPEAT] < repeat_prob", "draws[:, _DRAW_RANDOM] < repeat_prob")),
+    fault("which segment and how much of it are one draw", "unit/test_segments.py",
+          ("segments.py", "draws[:, _DRAW_COPIED, None]", "draws[:, _DRAW_WHICH, None]")),
+    fault("a random cut never falls at the end", "unit/test_segments.py",
+          ("segments.py", "eligible = places <= lengths[:, None]", "eligible = places < lengths[:, None]")),
+    fault("with a repetition there are K + 1 segments", "unit/test_segments.py",
+          ("segments.py", "parts = n_segments - repeats", "parts = n_segments - 0 * repeats")),
+    # data
+    fault("a sentence is divided alike in all epochs", "unit/data/test_batching.py",
+          ("data/batching.py",
+           "uniforms(self.config.seed * 2 + _DIVIDE, epoch,",
+           "uniforms(self.config.seed * 2 + _DIVIDE, 0,")),
+    fault("order and division share their draws", "unit/data/test_batching.py",
+          ("data/batching.py", "_SHUFFLE, _DIVIDE = 0, 1", "_SHUFFLE, _DIVIDE = 1, 1")),
+    fault("K and p share a draw", "unit/data/test_batching.py",
+          ("data/batching.py",
+           "self.config.repeat_prob, draws[:, 1:], may_cut)",
+           "self.config.repeat_prob, draws, may_cut)")),
+    # model
+    fault("sines and cosines in halves, everywhere", "parity/test_transformer.py unit/engines/onnx/test_onnx_engine.py",
+          ("model/attention.py",
+           "torch.stack([angles.sin(), angles.cos()], dim=-1).flatten(-2)",
+           "torch.cat([angles.sin(), angles.cos()], dim=-1)"),
+          ("engines/onnx/stepper.py",
+           "np.stack([np.sin(angles), np.cos(angles)], axis=-1)",
+           "np.concatenate([np.sin(angles), np.cos(angles)], axis=-1)")),
+    fault("no dropout on the decoder's input", "parity/test_transformer.py",
+          ("model/transformer.py",
+           "return self.dropout(self._embed(tokens) + position)",
+           "return self._embed(tokens) + position")),
+    fault("dropout on what passes by a sub-layer", "parity/test_transformer.py",
+          ("model/layers.py",
+           "        x = x + self.dropout(self.cross_attention(self.cross_norm(x), key, value, memory_allowed))",
+           "        x = self.dropout(x + self.cross_attention(self.cross_norm(x), key, value, memory_allowed))")),
+    fault("a row does not see its own step", "parity/test_transformer.py",
+          ("model/transformer.py", "steps[:, None, None, :] <= steps", "steps[:, None, None, :] < steps")),
+    fault("attention takes the dropout of sub-layers", "parity/test_transformer.py",
+          ("model/layers.py",
+           "config.n_heads, config.attention_dropout)\n        self.cross_norm",
+           "config.n_heads, config.dropout)\n        self.cross_norm")),
+    fault("weights begin ten times as large", "parity/test_transformer.py unit/model/test_nat.py",
+          ("model/transformer.py", "std=0.02", "std=0.2")),
+    fault("the copied source is rounded down", "unit/model/test_nat.py",
+          ("model/nat.py",
+           "(2 * steps * src_length + tgt_length) // (2 * tgt_length)", "steps * src_length // tgt_length")),
+    # training
+    fault("wmt16 is larger than the paper's", "unit/test_config.py",
+          ("config.py",
+           '"wmt16": _WMT,',
+           '"wmt16": _WMT | {"model": _WMT["model"] | {"d_hidden": 2048, "dropout": 0.3}},')),
+    fault("labels are not smoothed", "unit/training/test_updates.py",
+          ("training/objective.py",
+           "model.embedding.weight, batch.labels, smoothing)",
+           "model.embedding.weight, batch.labels, 0.0)")),
+    fault("the mass of smoothing goes to the label as well", "unit/training/test_loss_and_schedules.py",
+          ("training/loss.py", "torch.full_like(nll, smoothing - 1)", "torch.full_like(nll, -1.0)")),
+    fault("the linear schedule forgets its warmup", "unit/training/test_loss_and_schedules.py",
+          ("training/schedules.py",
+           "(update - config.warmup) / max(config.steps - config.warmup, 1)",
+           "update / config.steps")),
+    fault("the inverse root falls from the start", "unit/test_doctests.py",
+          ("training/schedules.py",
+           "(max(config.warmup, 1) / max(update + 1, 1)) ** 0.5",
+           "(1 / max(update + 1, 1)) ** 0.5")),
+    fault("Adam's beta2 is fixed", "unit/training/test_updates.py",
+          ("training/loop.py", "betas=(0.9, config.train.adam_beta2)", "betas=(0.9, 0.98)")),
+    fault("weights do not decay", "unit/training/test_updates.py",
+          ("training/loop.py", "weight_decay=config.train.weight_decay", "weight_decay=0.0")),
+    fault("gradients are not clipped", "unit/training/test_updates.py",
+          ("training/loop.py", "parameters(), self.config.train.clip_norm)", "parameters(), 1e9)")),
+    fault("gradients are sums", "unit/training/test_updates.py",
+          ("training/loop.py", "torch._foreach_div_(gradients, totals[2])", "torch._foreach_div_(gradients, 1.0)")),
+    fault("dropout is the same in every update", "unit/training/test_updates.py",
+          ("training/loop.py",
+           "derived_seed(self.config.train.seed, update, self.processes.rank)",
+           "derived_seed(self.config.train.seed, 0, self.processes.rank)")),
+    fault("a student always takes the decoder", "unit/training/test_updates.py",
+          ("training/loop.py", '(("decoder.",) if with_decoder else ())', '("decoder.",)')),
+    fault("a student does not take the embeddings", "unit/training/test_updates.py",
+          ("training/loop.py", '("encoder.", "embedding.", ', '("encoder.", ')),
+    # decoding
+    fault("a deleted segment writes on", "unit/inference/test_translator_segments.py unit/decoding",
+          ("decoding/segmentwise.py", " & (choice.tokens != DEL)", "")),
+    fault("a segment may take a step too many", "unit/decoding unit/show/test_trace.py unit/inference/test_translator_segments.py",
+          ("decoding/segmentwise.py", "(step < limits[members])", "(step <= limits[members])")),
+    fault("all of a batch take the steps of the longest", "unit/decoding unit/inference/test_translator_segments.py",
+          ("decoding/segmentwise.py",
+           "        results[owner].steps = step\n",
+           "    for result in results:\n        result.steps = step\n")),
+    fault("the length penalty leaves out EOS", "unit/decoding/test_beam.py",
+          ("decoding/beam.py", "penalty(np.array(step), alpha)", "penalty(np.array(step - 1), alpha)")),
+    fault("a search stops as if no hypothesis could grow", "unit/decoding/test_beam.py",
+          ("decoding/beam.py", "largest[members]", "penalty(np.array(step), alpha)")),
+    fault("lengths are tried only from the predicted one on", "unit/decoding/test_oneshot.py",
+          ("decoding/oneshot.py", "np.maximum(predicted - n_lengths // 2, 1)", "np.maximum(predicted, 1)")),
+    # engines
+    fault("torch: one segment may be deleted", "parity/test_onnx.py unit/decoding/test_beam.py",
+          ("engines/torch/engine.py",
+           "        logits[..., DEL].masked_fill_(self._single[:, None], -torch.inf)\n",
+           "")),
+    fault("torch: a forced token has the best one's score", "parity/test_onnx.py",
+          ("engines/torch/engine.py",
+           "            chosen_log_prob = log_probs.gather(-1, chosen[..., None])[..., 0]\n",
+           "")),
+    fault("scores: DEL takes no part in several segments", "unit/engines/torch/test_scoring.py",
+          ("engines/torch/scoring.py",
+           "if n_segments == 1 else list(NEVER_EMITTED)",
+           "if n_segments else list(NEVER_EMITTED)")),
+    fault("ONNX: another epsilon in norms", "parity/test_onnx.py",
+          ("export/onnx_graph.py", '"epsilon": 1e-5', '"epsilon": 1e-3')),
+    fault("ONNX: padding is hidden but from sharp models", "parity/test_onnx.py unit/engines/onnx/test_onnx_engine.py",
+          ("export/onnx_graph.py", "HIDDEN = -10_000.0", "HIDDEN = -50.0")),
+    fault("ONNX: a row does not see its own step", "parity/test_onnx.py",
+          ("engines/onnx/stepper.py", "np.maximum(filled + self.counts, 1)", "np.maximum(filled, 1)")),
+    # measuring
+    fault("a token repeats within ten tokens", "unit/measuring/quality/test_errors.py",
+          ("measuring/quality/errors.py", "WINDOW = 9", "WINDOW = 10")),
+    fault("Mis is relative to itself", "unit/measuring/quality/test_errors.py",
+          ("measuring/quality/errors.py",
+           "missing_ratio(at_tokens, reference_tokens)",
+           "missing_ratio(tokens, reference_tokens)")),
+    fault("the bootstrap draws 100 samples", "unit/measuring/quality/test_results.py",
+          ("measuring/quality/results.py", "n_samples: int = 1000", "n_samples: int = 100")),
+    fault("chrF of a sentence knows no words", "unit/measuring/quality/test_metrics.py",
+          ("measuring/quality/metrics.py", "metric = CHRF(word_order=2)", "metric = CHRF()")),
+    fault("a deletion takes no step", "unit/measuring/quality/test_segment_stats.py",
+          ("measuring/quality/segment_stats.py", '(segment.ending != "cut")', '(segment.ending == "eos")')),
+    fault("a range of lengths lacks its upper end", "unit/measuring/quality/test_length_buckets.py",
+          ("measuring/quality/length_buckets.py", "import bisect_left", "import bisect_right as bisect_left")),
+    fault("the surer half is the other one", "unit/measuring/quality/test_confidence.py",
+          ("measuring/quality/confidence.py", "np.argsort(-np.asarray(scores", "np.argsort(np.asarray(scores")),
+    # repairs
+    fault("a deleted segment overlaps too", "unit/text/test_overlaps.py",
+          ("text/overlaps.py",
+           "[] if segment and segment[-1] == DEL else [token for token in segment if token != EOS]",
+           "[token for token in segment if token not in (EOS, DEL)]")),
+    fault("a loop is what stands three times", "unit/text/test_loops.py",
+          ("text/loops.py", "_LOOP = 4", "_LOOP = 3")),
+    fault("a loop is cut to one round whatever the source says", "unit/text/test_loops.py",
+          ("text/loops.py", "kept[start : start + size * said]", "kept[start : start + size]")),
+    fault("an invented number is not wrong", "unit/inference/test_translator_segments.py unit/serve/test_alternatives.py",
+          ("text/numbers.py", "((here - there) + (there - here)).total()", "(here - there).total()")),
+    fault("a capital stands at the first digit", "unit/text/test_capitals.py",
+          ("text/capitals.py", "letter.isalpha()", "letter.isalnum()")),
+    fault("one long word in capitals is a shout", "unit/text/test_capitals.py",
+          ("text/capitals.py", ">= 2", ">= 1")),
+    fault("a second try is taken if it is no worse", "unit/inference/test_translator_segments.py",
+          ("translator.py", "wrong(other) < wrong(first)", "wrong(other) <= wrong(first)")),
+    fault("the shortest overlap is taken", "unit/text/test_overlaps.py",
+          ("text/overlaps.py", "range(longest, 0, -1)", "range(1, longest + 1)")),
+    fault("what was forced is written again for its numbers", "unit/inference/test_translator_segments.py",
+          ("translator.py", " and not (wish.beam > 1 or wish.forced or wish.force)", "")),
+    fault("blanks around nothing are something", "unit/inference/test_translator_segments.py",
+          ("translator.py", "if one.segments and not one.text.strip()]", "if one.segments and not one.text]")),
+    fault("auto K makes segments longer than asked", "unit/inference/test_translator_segments.py",
+          ("translator.py", "np.searchsorted(choices, needed)", "np.searchsorted(choices, needed) - 1")),
+]
+# fmt: on
+
+
+def main() -> None:
+    chosen = [one for one in FAULTS if all(word in one.name for word in sys.argv[1:])]
+    with tempfile.TemporaryDirectory() as folder:
+        package = Path(shutil.copytree(ROOT / "src", Path(folder) / "src")) / "recoversat"
+        everything = sorted({test for one in chosen for test in one.tests.split()})
+        if run(everything, package.parent) != 0:
+            sys.exit(f"without any fault these fail, or are gone: {' '.join(everything)}")
+        died = 0
+        for one in chosen:
+            fate = fate_of(one, package)
+            print(f"{fate:5} {one.name}", flush=True)
+            died += fate == "died"
+    print(f"{died} of {len(chosen)} faults were noticed")
+    sys.exit(died != len(chosen))
+
+
+def fate_of(one: Fault, package: Path) -> str:
+    """Put a fault in, run its tests, take it out; say whether it died, lived or is stale."""
+    if not all((package / edit.file).is_file() for edit in one.edits):
+        return "stale"
+    sources = {edit.file: (package / edit.file).read_text(encoding="utf-8") for edit in one.edits}
+    if any(sources[edit.file].count(edit.old) != 1 for edit in one.edits):
+        return "stale"
+    for edit in one.edits:
+        (package / edit.file).write_text(sources[edit.file].replace(edit.old, edit.new), encoding="utf-8")
+    code = run(one.tests.split(), package.parent)
+    for file, text in sources.items():
+        (package / file).write_text(text, encoding="utf-8")
+    return {0: "lived", 1: "died"}.get(code, "stale")
+
+
+def run(tests: list[str], src: Path) -> int:
+    """Run tests of this checkout on the package in `src`, and return pytest's exit code."""
+    # no bytecode: it is told from its source by seconds and size, and a fault may keep both
+    environment = os.environ | {"PYTHONPATH": str(src), "PYTHONDONTWRITEBYTECODE": "1", "OMP_NUM_THREADS": "1"}
+    options = ["-x", "-q", "-p", "no:cacheprovider", "--hypothesis-profile=ci"]  # no chance, nothing remembered
+    command = [sys.executable, "-m", "pytest", *options, *(f"tests/{test}" for test in tests)]
+    return subprocess.run(command, cwd=ROOT, env=environment, stdout=subprocess.DEVNULL, check=False).returncode
+
+
+if __name__ == "__main__":
+    main()
