@@ -3,12 +3,12 @@
 import numpy as np
 import pytest
 import torch
-from recoversat.engines.onnx_stepper import sinusoids as onnx_sinusoids
 from torch import nn
 
 from recoversat.config import ModelConfig, TrainConfig
 from recoversat.data.batching import Batches
 from recoversat.data.corpus import ParallelSentences, Sentences
+from recoversat.engines.onnx.stepper import sinusoids as onnx_sinusoids
 from recoversat.model.attention import sinusoids
 from recoversat.model.transformer import Transformer
 from recoversat.segments import divide, rows

@@ -16,7 +16,7 @@ from recoversat.training import loss
 from recoversat.training.loop import train
 from recoversat.training.loss_check import check_loss
 
-SAMPLE = Path(__file__).parents[1] / "data"
+SAMPLE = Path(__file__).parents[2] / "data"
 
 
 def config(**train_: Any) -> dict[str, Any]:

@@ -18,7 +18,7 @@ from recoversat.training.loop import start_point, train
 from recoversat.training.schedules import learning_rate
 from recoversat.vocab import PAD
 
-SAMPLE = Path(__file__).parents[1] / "data"
+SAMPLE = Path(__file__).parents[2] / "data"
 CONFIG = {
     "data": {"vocab_size": 400},
     "model": {"d_model": 16, "d_hidden": 16, "n_heads": 2, "encoder_layers": 1, "decoder_layers": 1, "dropout": 0.1},
