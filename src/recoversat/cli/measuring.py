@@ -54,7 +54,7 @@ def evaluate(
     systems, tests = [parse_system(text) for text in system], [parse_test(text) for text in test]
     request = Request(systems, tests, out, plan, batch_size, device, latency, subwords)
     evaluated = run_evaluation(
-        request, lambda results: [published_table(paper, results, baseline or at)] if paper else []
+        request, lambda results: [published_table(paper, results, at or baseline)] if paper else []
     )
     typer.echo(evaluated.as_text())
     typer.echo(f"report: {evaluated.files.html}", err=True)
