@@ -26,7 +26,7 @@ class Study:
     rows: dict[str, Figures]
 
 
-def _rows(columns: tuple[str, ...], table: dict[str, tuple[float, ...]]) -> dict[str, Figures]:
+def _rows(columns: tuple[str, ...], table: Mapping[str, tuple[float, ...]]) -> dict[str, Figures]:
     return {label: dict(zip(columns, values, strict=True)) for label, values in table.items()}
 
 
