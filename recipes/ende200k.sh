@@ -130,7 +130,7 @@ evaluated() {  # from_model or from_output, OPTIONS...
   $add "NAT + LPD 9" "nat:lengths=9:teacher=$out/teacher:repairs=none"
   for name in 2 5 10; do $add "RecoverSAT $name" "k$name"; done
   for name in 2 5 10; do $add "RecoverSAT $name unrepaired" "k$name:repairs=none"; done
-  for name in 2 5 10; do $add "paper's recipe $name" "paper-k$name:repairs=none"; done
+  for name in 2 5 10; do $add "paper recipe $name" "paper-k$name:repairs=none"; done
   for name in 1 2 5 10 auto; do $add "one model $name" "mixed:segments=$name"; done
   for name in ${TESTS:-ende200k tst2013 tst2014}; do tests+=(--test "$(test_set "$name")"); done
   $run evaluate "${systems[@]}" "${tests[@]}" --at "AT beam 4" --baseline "AT beam 4" --samples "${SAMPLES:-1000}" "$@" --out "$out/report"

@@ -49,7 +49,7 @@ def evaluate(toy: Path, models: Path, out: Path) -> list[object]:
 @pytest.fixture(scope="module")
 def report(toy: Path, models: Path, tmp_path_factory: pytest.TempPathFactory, recoversat: Run) -> Path:
     out = tmp_path_factory.mktemp("evaluated") / "report"
-    printed = recoversat(*evaluate(toy, models, out), "--latency", "3")
+    printed = recoversat(*evaluate(toy, models, out), "--latency", "3", "--paper", "wmt16.en-ro")
     (out.parent / "printed").write_text(printed.stdout)
     return out
 
@@ -65,6 +65,12 @@ def test_several_systems_on_several_test_sets_make_one_table(report: Path) -> No
     names = ["at", "at beam", "k4", "k2", "other"]
     assert [[cell.strip() for cell in row] for row in rows] == [[t, n] for t in ("test", "valid") for n in names]
     assert "**Confidence" in printed
+    for text in (printed, (report / "report.md").read_text(encoding="utf-8")):
+        beside = text.split("**Beside what the paper prints for WMT16 En-Ro")[1]
+        assert [line.split("|")[1].strip() for line in beside.splitlines() if "| valid" in line] == [
+            f"ours: {name}" for name in names
+        ]
+        assert "32.59" in beside
     for name in ("report.md", "report.html", "results.jsonl", "plots/annealing-k4.svg", "plots/quality-speed-test.png"):
         assert (report / name).stat().st_size > 0, name
 

@@ -2,6 +2,7 @@
 
 import itertools
 import os
+import re
 import shlex
 import subprocess
 import sys
@@ -121,8 +122,10 @@ def test_what_is_compared_with_the_paper_is_not_repaired(tmp_path: Path) -> None
     done = subprocess.run(
         echo, env=os.environ | {"RECOVERSAT": "printf %s\\n"}, capture_output=True, text=True, check=True
     )
-    systems = dict(line.split("=", 1) for line in done.stdout.splitlines() if f"={tmp_path}/" in line)
-    assert systems["paper's recipe 10"] == f"{tmp_path}/paper-k10:repairs=none"
+    named = [line for line in done.stdout.splitlines() if f"={tmp_path}/" in line]
+    systems = dict(line.split("=", 1) for line in named)
+    assert all(re.fullmatch(r"[\w.+@ -]+", name) for name in systems)  # `evaluate` takes no others
+    assert systems["paper recipe 10"] == f"{tmp_path}/paper-k10:repairs=none"
     assert systems["RecoverSAT 10 unrepaired"] == f"{tmp_path}/k10:repairs=none"
     assert systems["RecoverSAT 10"] == f"{tmp_path}/k10"
     named = (RECIPES / "multi30k.sh").read_text().split("--system ")[1:]

@@ -27,6 +27,13 @@ def evaluate(
     samples: Annotated[int, typer.Option(min=1, help="Resamples of the paired bootstrap.")] = 1000,
     tokenize: Annotated[str | None, typer.Option(help="sacreBLEU's: zh, ja-mecab, ...", show_default=False)] = None,
     tokenised: Annotated[bool, typer.Option("--tokenised", help="Tokenised BLEU too, as in the paper.")] = False,
+    paper: Annotated[
+        str | None,
+        typer.Option(
+            help="Add the paper's figures: iwslt16.en-de, wmt14.en-de, wmt14.de-en, wmt16.en-ro, wmt16.ro-en.",
+            show_default=False,
+        ),
+    ] = None,
     latency: Annotated[int, typer.Option(min=0, help="Time so many sentences at batch 1.")] = 0,
     batch_size: Annotated[int, typer.Option(min=1, help="Sentences translated together.")] = 32,
     subwords: Annotated[
@@ -36,13 +43,19 @@ def evaluate(
     device: Device = "auto",
 ) -> None:
     """Measure systems on test sets: BLEU, chrF, TER, Rep, Mis, Step, confidence; one table, JSON, HTML, plots."""
+    from recoversat.measuring.quality.paper import check_data_set, published_table
     from recoversat.measuring.quality.results import EvaluationPlan
     from recoversat.measuring.quality.run import Request, run_evaluation
     from recoversat.measuring.quality.specs import parse_system, parse_test
 
+    if paper:
+        check_data_set(paper)
     plan = EvaluationPlan(at, baseline, samples, tokenize, tokenised)
     systems, tests = [parse_system(text) for text in system], [parse_test(text) for text in test]
-    evaluated = run_evaluation(Request(systems, tests, out, plan, batch_size, device, latency, subwords))
+    request = Request(systems, tests, out, plan, batch_size, device, latency, subwords)
+    evaluated = run_evaluation(
+        request, lambda results: [published_table(paper, results, at or baseline)] if paper else []
+    )
     typer.echo(evaluated.as_text())
     typer.echo(f"report: {evaluated.files.html}", err=True)
 

@@ -81,9 +81,12 @@ def test_a_sweep_knows_a_finished_run_that_started_from_a_teacher(
     run: Callable[[Path], TrainingState], corpus: Corpus, tmp_path: Path
 ) -> None:
     run(tmp_path / "teacher")
-    config, start = parse_config(CONFIG), start_point(tmp_path / "teacher")
-    config = config.model_copy(update={"data": corpus.config})
-    train(config, corpus, tmp_path / "run", start_from=start, device="cpu", quiet=True)
-    assert _is_trained(tmp_path / "run", config, corpus, tmp_path / "teacher", False)
-    assert not _is_trained(tmp_path / "run", config, corpus, None, False)
-    assert not _is_trained(tmp_path / "teacher", config, corpus, tmp_path / "teacher", False)
+    teacher = tmp_path / "teacher"
+    config = parse_config(CONFIG).model_copy(update={"data": corpus.config})
+    for with_decoder in (False, True):
+        out, start = tmp_path / f"run {with_decoder}", start_point(teacher, with_decoder)
+        train(config, corpus, out, start_from=start, device="cpu", quiet=True)
+        assert _is_trained(out, config, corpus, teacher, with_decoder)
+        assert not _is_trained(out, config, corpus, teacher, not with_decoder)
+        assert not _is_trained(out, config, corpus, None, False)
+    assert not _is_trained(teacher, config, corpus, teacher, False)

@@ -3,11 +3,13 @@
 The paper scores tokenised text; ours is sacreBLEU on detokenised text unless the caption says otherwise.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from recoversat.errors import UserError
+from recoversat.measuring.quality.published import DATA_SETS, published
 from recoversat.measuring.quality.results import Result
-from recoversat.measuring.quality.table import Table, number
+from recoversat.measuring.quality.table import MISSING, Table, number
 
 Figures = Mapping[str, float | None]
 
@@ -24,7 +26,7 @@ class Study:
     rows: dict[str, Figures]
 
 
-def _rows(columns: tuple[str, ...], table: dict[str, tuple[float, ...]]) -> dict[str, Figures]:
+def _rows(columns: tuple[str, ...], table: Mapping[str, tuple[float, ...]]) -> dict[str, Figures]:
     return {label: dict(zip(columns, values, strict=True)) for label, values in table.items()}
 
 
@@ -68,20 +70,19 @@ SEGMENT_DELETION = Study(
 _K_COLUMNS = ("BLEU", "Speedup")
 
 
-def _main(dataset: str, at_bleu: float, by_k: dict[str, tuple[float, ...]]) -> Study:
-    title = f"Table 2: quality and speed over K (paper: {dataset}, P40, batch 1)"
-    return Study("K", title, _K_COLUMNS, _rows(_K_COLUMNS, {"AT": (at_bleu, 1.0), **by_k}))
+def _main(data_set: str) -> Study:
+    """Take our model and the Transformer from the paper's main table."""
+    title = f"Table 2: quality and speed over K (paper: {DATA_SETS[data_set]}, P40, batch 1)"
+    own = {"Transformer": "AT", "RecoverSAT (K=2)": "2", "RecoverSAT (K=5)": "5", "RecoverSAT (K=10)": "10"}
+    rows = {
+        own[row.name]: (float(row.bleu), float(row.speedup.rstrip("x")))
+        for row in published(data_set)
+        if row.name in own
+    }
+    return Study("K", title, _K_COLUMNS, _rows(_K_COLUMNS, rows))
 
 
-MAIN_RESULTS = {
-    "iwslt16.en-de": _main(
-        "IWSLT16 En-De test2013", 31.18, {"2": (30.78, 2.06), "5": (30.55, 3.28), "10": (29.90, 4.68)}
-    ),
-    "wmt14.en-de": _main("WMT14 En-De", 27.17, {"2": (27.11, 2.16), "5": (26.91, 3.17), "10": (26.32, 4.31)}),
-    "wmt14.de-en": _main("WMT14 De-En", 31.95, {"2": (31.67, 2.16), "5": (31.22, 3.17), "10": (30.46, 4.31)}),
-    "wmt16.en-ro": _main("WMT16 En-Ro", 32.86, {"2": (32.92, 2.02), "5": (32.81, 3.16), "10": (32.59, 4.31)}),
-    "wmt16.ro-en": _main("WMT16 Ro-En", 32.60, {"2": (33.19, 2.02), "5": (32.80, 3.16), "10": (32.29, 4.31)}),
-}
+MAIN_RESULTS = {data_set: _main(data_set) for data_set in DATA_SETS}
 
 
 def studies(preset: str | None, src_lang: str, tgt_lang: str) -> dict[str, Study]:
@@ -136,6 +137,38 @@ def ablation_table(study: Study, measured: Mapping[float | str, Figures]) -> Tab
     rows = [[label, *_side_by_side(study.columns, ours.get(label, {}), study.rows.get(label, {}))] for label in labels]
     note = "The paper's BLEU is on tokenised text, with other data and hardware: compare the trends."
     return Table(study.title, [study.symbol, *heads], rows, notes=[note])
+
+
+def check_data_set(name: str) -> None:
+    """Refuse a data set the paper has no figures for."""
+    if name not in DATA_SETS:
+        raise UserError(f"--paper {name}: the paper has no such data set; there are: {', '.join(DATA_SETS)}")
+
+
+def published_table(data_set: str, results: Sequence[Result], at_system: str | None) -> Table:
+    """List our systems and below them those of the paper, each with the data it was measured on."""
+    at_latency = {r.output.test_set: r.output.latency_ms for r in results if r.output.name == at_system}
+    ours = []
+    for result in results:
+        figures = figures_of(result, at_latency.get(result.output.test_set))
+        speedup = figures["Speedup"]
+        cells = [number(figures["BLEU"], 2), f"{speedup:.2f}x" if speedup else MISSING]
+        ours.append([f"ours: {result.output.name}", result.output.test_set, *cells])
+    theirs = [
+        [
+            f"{row.name}{', iterative' if row.iterative else ''}",
+            DATA_SETS[data_set],
+            row.bleu,
+            row.speedup.replace("-", MISSING),
+        ]
+        for row in published(data_set)
+    ]
+    notes = [
+        "All but ours are other data, as printed: tokenised BLEU, speedups on other machines."
+        " NPD, LPD: the best of n candidates."
+    ]
+    caption = f"Beside what the paper prints for {DATA_SETS[data_set]} (Tables 2 and 6)"
+    return Table(caption, ["System", "Data", "BLEU", "Speedup"], [*ours, *theirs], n_labels=2, notes=notes)
 
 
 def _side_by_side(columns: tuple[str, ...], ours: Figures, paper: Figures) -> list[str]:

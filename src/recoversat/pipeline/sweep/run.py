@@ -59,10 +59,10 @@ def run_sweep(file: Path, out: Path, options: SweepOptions, tell: Callable[[str]
     sweep = read_sweep(file)
     corpus = open_corpus(_corpus_folder(sweep, options))
     request = _request(sweep, options, corpus, out)  # first: a wrong path must not show after days of training
+    teacher = _teacher(sweep, options)
     with held(out, _AT_WORK, patience=0) as held_file:
         write_text(out / "base.yaml", yaml.safe_dump(sweep.config, sort_keys=False))
         run_of, configs = _runs(sweep.variants, out, options)
-        teacher = _teacher(sweep, options)
         jobs = [
             _job(name, config, out, corpus, teacher, options)
             for name, config in configs.items()

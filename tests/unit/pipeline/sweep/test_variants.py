@@ -1,6 +1,7 @@
 """Sweep files: what varies, under which names, with which settings."""
 
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import yaml
@@ -8,7 +9,7 @@ import yaml
 from recoversat.config import load_config
 from recoversat.errors import UserError
 from recoversat.measuring.quality.paper import DYNAMIC_TERMINATION, SEGMENT_DELETION
-from recoversat.pipeline.sweep.run import SweepOptions, _runs
+from recoversat.pipeline.sweep.run import SweepOptions, _job, _runs, _teacher
 from recoversat.pipeline.sweep.variants import read_sweep
 
 CONFIGS = Path(__file__).parents[4] / "configs"
@@ -101,6 +102,20 @@ def test_two_variants_of_one_name_are_refused(tmp_path):
 def test_a_setting_that_does_not_exist_is_found_before_any_training(tmp_path):
     with pytest.raises(UserError, match=r"train\.sed: no such key; did you mean seed"):
         runs_of(tmp_path, "vary: {train.sed: [1]}")
+
+
+def test_every_run_starts_from_the_teacher_as_asked_or_says_what_is_missing(tmp_path):
+    sweep = sweep_of(tmp_path, "vary: {q: [0]}\ninit_from: teacher")
+    corpus = SimpleNamespace(folder=Path("corpus"))
+    for options, expected in (
+        (SweepOptions(), ["--init-from", "teacher"]),
+        (SweepOptions(init_from=Path("mine")), ["--init-from", "mine"]),
+        (SweepOptions(init_decoder=True), ["--init-from", "teacher", "--init-decoder"]),
+    ):
+        job = _job("q=0", load_config(), tmp_path, corpus, _teacher(sweep, options), options)
+        assert job.command[job.command.index("--init-from") :] == expected
+    with pytest.raises(UserError, match="add --init-from TEACHER"):
+        _teacher(sweep_of(tmp_path, "vary: {q: [0]}"), SweepOptions(init_decoder=True))
 
 
 def test_the_shipped_sweep_is_the_papers_tables_3_and_4(tmp_path):
