@@ -1,0 +1,128 @@
+"""Are hand-captured CUDA graphs worth their lines? The same decoding, captured by us or by torch.compile.
+
+    python -m benchmarks.graphs_or_compile                      # on a GPU
+    python -m benchmarks.graphs_or_compile --device cpu --tiny  # only shows that it runs
+
+Both decode an untrained model that never ends on its own: sources of 25 tokens, K = 10 in 6 steps, from ids to ids.
+`compiled` is how gpt-fast does it: the model's own modules over caches of fixed size, encoder and step each compiled
+with mode="reduce-overhead", the choice of tokens inside. `first` is the first call: capturing, or compiling.
+"""
+
+import argparse
+import statistics
+import time
+from collections.abc import Callable
+from functools import partial
+from operator import eq
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from benchmarks.gpu_check import SIZES, SOURCE_LENGTH, STEPS, endless_model
+from recoversat.engines.cuda.capture import steps_before_asking
+from recoversat.engines.cuda.engine import GraphEngine
+from recoversat.model.device import torch_device
+from recoversat.model.transformer import Transformer
+from recoversat.vocab import BOS, DEL, EOS, N_SPECIAL, NEVER_EMITTED
+
+K = 10
+
+
+class CompiledDecoder:
+    """A model over static caches, for one batch size; torch.compile does the rest."""
+
+    def __init__(self, model: Transformer, batch: int, device: torch.device, dtype: torch.dtype) -> None:
+        self._model, self._batch, self._device = model.to(device, dtype).eval(), batch, device
+        config, stack = model.config, model.decoder.stack
+        heads, size = config.n_heads, config.d_model // config.n_heads
+        lengths = [SOURCE_LENGTH, K * STEPS] * 2 * len(stack)  # keys and values of source and rows, layer by layer
+        caches = [torch.zeros((batch, heads, length, size), dtype=dtype, device=device) for length in lengths]
+        self._memory, self._rows = caches[::2], caches[1::2]
+        self._real = torch.zeros((batch, K * STEPS), dtype=torch.bool, device=device)
+        for tensor in (*caches, self._real):
+            torch._dynamo.mark_static_address(tensor)
+        self._sources = torch.ones((batch, 1, 1, SOURCE_LENGTH), dtype=torch.bool, device=device)
+        self._encode = torch.compile(self._run_encoder, mode="reduce-overhead", fullgraph=True)
+        self._step = torch.compile(self._run_step, mode="reduce-overhead", fullgraph=True)
+
+    def _run_encoder(self, src: Tensor) -> None:
+        positions = torch.arange(SOURCE_LENGTH, device=src.device).expand_as(src)
+        memory = self._model.encode(src, positions, torch.ones_like(src))
+        for at, layer in enumerate(self._model.decoder.stack):
+            key, value = layer.cross_attention.project_memory(memory)
+            self._memory[2 * at].copy_(key)
+            self._memory[2 * at + 1].copy_(value)
+
+    def _run_step(self, tokens: Tensor, active: Tensor, step: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        segments = torch.arange(K, device=tokens.device)
+        at = step * K + segments
+        self._real.index_copy_(1, at, active)
+        allowed = self._real[:, None, None, :]
+        x = self._model._embed_rows(tokens, step.expand_as(tokens), segments.expand_as(tokens))
+        for at_layer, layer in enumerate(self._model.decoder.stack):
+            two = slice(2 * at_layer, 2 * at_layer + 2)
+            (keys, values), memory = self._rows[two], self._memory[two]
+            query, key, value = layer.self_attention.project(layer.attention_norm(x))
+            keys.index_copy_(2, at, key)
+            values.index_copy_(2, at, value)
+            x = x + layer.self_attention.attend(query, keys, values, allowed)
+            x = layer._after_self_attention(x, memory[0], memory[1], self._sources)
+        logits = self._model.logits(self._model.decoder.norm(x))
+        logits[..., list(NEVER_EMITTED)] = -torch.inf
+        best, chosen = logits.log_softmax(dim=-1, dtype=torch.float32).max(dim=-1)
+        return chosen, best, active & (chosen != EOS) & (chosen != DEL)
+
+    @torch.inference_mode()
+    def decode(self, sources: list[list[int]]) -> list[Any]:
+        """Write K segments of `STEPS` tokens for each source, all of one length."""
+        torch.compiler.cudagraph_mark_step_begin()
+        self._encode(torch.tensor(sources, device=self._device))
+        self._real.zero_()
+        tokens = torch.full((self._batch, K), BOS, device=self._device)
+        active, log = torch.ones_like(tokens, dtype=torch.bool), []
+        for step in range(STEPS):
+            torch.compiler.cudagraph_mark_step_begin()
+            now = torch.full((1,), step, device=self._device)
+            chosen, best, active = (x.clone() for x in self._step(tokens, active, now))
+            log.append((tokens := chosen, best))
+            if steps_before_asking(SOURCE_LENGTH, K) <= step + 1 < STEPS and not active.any().item():
+                break
+        torch.stack([best for _, best in log]).tolist()  # log-probabilities come to the host as well
+        return torch.stack([chosen for chosen, _ in log], dim=2).tolist()
+
+
+def timed(name: str, decode: Callable[[list[list[int]]], list[Any]], sources: list[list[int]]) -> list[Any]:
+    """Print the first call in seconds and the median of later ones in milliseconds; return what was written."""
+    times = []
+    for _ in range(53):
+        began = time.perf_counter()
+        written = decode(sources)
+        times.append(time.perf_counter() - began)
+    median = 1000 * statistics.median(times[3:])
+    print(f"batch {len(sources):3}  {name:9} {median:8.3f} ms   first {times[0]:6.1f} s", flush=True)
+    return written
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--device", default="cuda")
+    parser.add_argument("--tiny", action="store_true")
+    given = parser.parse_args()
+    device, config = torch_device(given.device), SIZES["tiny" if given.tiny else "d512"]
+    dtype = torch.float16 if device.type == "cuda" else torch.float32
+    rng = np.random.default_rng(1)
+    print(f"K = {K}, {STEPS} steps, {dtype}, {config.encoder_layers} + {config.decoder_layers} layers, {device}")
+    for batch in (1, 64):
+        sources = rng.integers(N_SPECIAL, config.vocab_size, (batch, SOURCE_LENGTH)).tolist()
+        graphs = GraphEngine(endless_model(config), device, dtype)
+        decode = partial(graphs.decode, n_segments=np.full(batch, K), limits=np.full(batch, STEPS))
+        ours = [one.segments for one in timed("graphs", decode, sources)]
+        compiled = CompiledDecoder(endless_model(config), batch, device, dtype)
+        theirs = timed("compiled", compiled.decode, sources)
+        print(f"batch {batch:3}  {sum(map(eq, ours, theirs))} of {batch} sentences the same", flush=True)
+
+
+if __name__ == "__main__":
+    main()
