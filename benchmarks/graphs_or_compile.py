@@ -23,6 +23,7 @@ from torch import Tensor
 from benchmarks.gpu_check import SIZES, SOURCE_LENGTH, STEPS, endless_model
 from recoversat.engines.cuda.capture import steps_before_asking
 from recoversat.engines.cuda.engine import GraphEngine
+from recoversat.engines.engine import Options
 from recoversat.model.device import torch_device
 from recoversat.model.transformer import Transformer
 from recoversat.vocab import BOS, DEL, EOS, N_SPECIAL, NEVER_EMITTED
@@ -117,7 +118,7 @@ def main() -> None:
     for batch in (1, 64):
         sources = rng.integers(N_SPECIAL, config.vocab_size, (batch, SOURCE_LENGTH)).tolist()
         graphs = GraphEngine(endless_model(config), device, dtype)
-        decode = partial(graphs.decode, n_segments=np.full(batch, K), limits=np.full(batch, STEPS))
+        decode = partial(graphs.decode, n_segments=np.full(batch, K), options=Options(limits=np.full(batch, STEPS)))
         ours = [one.segments for one in timed("graphs", decode, sources)]
         compiled = CompiledDecoder(endless_model(config), batch, device, dtype)
         theirs = timed("compiled", compiled.decode, sources)
