@@ -8,6 +8,7 @@ All calls share the buffers, so threads that call one engine wait for each other
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import astuple
 from threading import Lock
 from typing import TypeVar
 
@@ -43,7 +44,7 @@ _Result = TypeVar("_Result")
 
 
 class GraphEngine(Engine):
-    """Decode with a Transformer as CUDA graphs; given targets are scored by the reference engine, in one pass.
+    """Decode with a Transformer as CUDA graphs; the reference engine scores, forces and traces.
 
     `fused`: use the Triton kernels (None: where they work).
     """
@@ -80,19 +81,20 @@ class GraphEngine(Engine):
     @property
     def buckets(self) -> list[tuple[int, ...]]:
         """The buckets whose graphs are kept, the most recently used one last."""
-        return [tuple(bucket) for bucket in self._sessions]
+        return [astuple(bucket) for bucket in self._sessions]
 
     def decode(self, sources: Sources, n_segments: Ints, options: Options = Options()) -> list[Decoded]:
+        if options.n_best or (options.forced and any(options.forced)):  # too rare to be worth graphs of their own
+            return self._reference.decode(sources, n_segments, options)
         limits = np.maximum(options.most_steps(sources, n_segments), 1)
-        forced = options.forced if options.forced is not None and any(options.forced) else None
         k = rung(int(n_segments.max(initial=1)), SEGMENTS)
         source, room = self._lengths(sources, limits, k)
 
         def decode(part: slice) -> list[Decoded]:
-            bucket = SegmentBucket(_batch(sources[part]), source, k, room, options.n_best, forced is not None)
+            bucket = SegmentBucket(_batch(sources[part]), source, k, room)
             session = self._session(bucket, lambda: SegmentSession(self._model, self._capturer, bucket))
             assert isinstance(session, SegmentSession)
-            return session.decode(sources[part], n_segments[part], limits[part], forced[part] if forced else None)
+            return session.decode(sources[part], n_segments[part], limits[part])
 
         return self._in_parts(decode, len(sources), (source, room, k))
 
