@@ -9,7 +9,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
 from recoversat.decoding.beam import NBest, beam_search
 from recoversat.decoding.fixed import FixedStepper
@@ -110,15 +109,3 @@ class StepEngine(Engine):
     def _start(self, sources: Sources, n_segments: Ints, options: Options) -> Stepper:
         stepper = self.start(sources, n_segments)
         return stepper if options.lives is None else FixedStepper(stepper, options.lives)
-
-
-def pad_sources(sources: Sources) -> NDArray[np.int64]:
-    """Lay sources side by side, padded with 0 at the end.
-
-    >>> pad_sources([[7, 8, 9], [7]]).tolist()
-    [[7, 8, 9], [7, 0, 0]]
-    """
-    padded = np.zeros((len(sources), max(len(source) for source in sources)), dtype=np.int64)
-    for row, source in zip(padded, sources, strict=True):
-        row[: len(source)] = source
-    return padded

@@ -1,15 +1,28 @@
-"""Sources with given targets, on their way to being scored: cut into segments, grouped, and back again."""
+"""Ids as engines want them: lines side by side, and given targets on their way to being scored and back."""
 
 from collections.abc import Iterator, Sequence
 
 import numpy as np
 
 from recoversat.decoding.segmentwise import Decoded
+from recoversat.decoding.stepping import Ints
 from recoversat.errors import UserError
 from recoversat.segments import Rows, equal_cuts, rows
-from recoversat.vocab import EOS
+from recoversat.vocab import EOS, PAD
 
 Pair = tuple[Sequence[int], Sequence[int]]  # ids of source and target, without BOS and EOS
+
+
+def side_by_side(lines: Sequence[Sequence[int] | Ints]) -> Ints:
+    """Lay lines of ids below each other, padded with PAD at the end.
+
+    >>> side_by_side([[7, 8, 9], [7]]).tolist()
+    [[7, 8, 9], [7, 0, 0]]
+    """
+    padded = np.full((len(lines), max(len(line) for line in lines)), PAD, dtype=np.int64)
+    for row, line in zip(padded, lines, strict=True):
+        row[: len(line)] = line
+    return padded
 
 
 def check_pairs(pairs: Sequence[Pair]) -> None:

@@ -17,10 +17,10 @@ from recoversat.config import ModelConfig
 from recoversat.decoding.beam import NBest
 from recoversat.decoding.segmentwise import Decoded
 from recoversat.decoding.stepping import Floats, Ints
-from recoversat.engines.engine import Options, Sources, StepEngine, pad_sources
+from recoversat.engines.engine import Options, Sources, StepEngine
 from recoversat.engines.onnx.scoring import score_rows, takes_masks
 from recoversat.engines.onnx.stepper import Binding, OnnxStepper, Positions
-from recoversat.engines.pairs import Pair, check_pairs, equal_rows, pair_batches, scored
+from recoversat.engines.pairs import Pair, check_pairs, equal_rows, pair_batches, scored, side_by_side
 from recoversat.errors import UserError
 from recoversat.vocab import DEL, NEVER_EMITTED
 
@@ -154,7 +154,7 @@ class OnnxEngine(StepEngine):
     def _encode(self, sources: Sources) -> tuple[Floats, NDArray[np.int32]]:
         """Return keys and values of the sources for every decoder layer (2L, B, H, S, E), and their lengths."""
         config = self._config
-        tokens = pad_sources(sources)  # (B, S)
+        tokens = side_by_side(sources)  # (B, S)
         batch, length = tokens.shape
         heads = config.n_heads
         lengths = np.array([len(source) for source in sources], dtype=np.int32)

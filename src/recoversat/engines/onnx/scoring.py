@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 
 from recoversat.decoding.stepping import Floats, Ints
 from recoversat.engines.onnx.stepper import Binding, Positions, layer_names
+from recoversat.engines.pairs import side_by_side
 from recoversat.segments import Rows, visible
-from recoversat.vocab import PAD
 
 
 def takes_masks(session: Any) -> bool:
@@ -31,7 +31,7 @@ def score_rows(
     counts = np.array([len(target.labels) for target in targets])
     width, heads = int(counts.max()), memory.shape[2]
     real = np.arange(width) < counts[:, None]  # (B, N)
-    steps = _padded([target.steps for target in targets], width)
+    steps = side_by_side([target.steps for target in targets])
     seen = np.stack([visible(own, own) for own in steps]) & real[:, None, :]  # (B, N, N)
     places: Ints = np.empty((*steps.shape, heads, 3), dtype=np.int64)  # sentence, head, place in the cache
     places[..., 0] = np.arange(len(targets))[:, None, None]
@@ -39,8 +39,8 @@ def score_rows(
     labels = np.concatenate([target.labels for target in targets])[:, None]  # (R, 1)
     binding = Binding(session)
     binding.inputs({
-        "tokens": _padded([target.tokens for target in targets], width),
-        "segments": _padded([target.segments for target in targets], width),
+        "tokens": side_by_side([target.tokens for target in targets]),
+        "segments": side_by_side([target.segments for target in targets]),
         "position": positions.first(int(steps.max()) + 1)[steps],  # (B, N, D)
         "places": places,
         "lengths": seen.astype(np.int32),
@@ -61,10 +61,3 @@ def score_rows(
     binding.outputs({"best_tokens": none, "best_log_probs": none.astype(np.float32)})
     binding.run()
     return log_probs[:, 0]
-
-
-def _padded(columns: Sequence[Ints], width: int) -> Ints:
-    padded = np.full((len(columns), width), PAD, dtype=np.int64)
-    for line, column in zip(padded, columns, strict=True):
-        line[: len(column)] = column
-    return padded

@@ -12,8 +12,8 @@ from torch import Tensor, nn
 
 from recoversat.decoding.segmentwise import Decoded
 from recoversat.decoding.stepping import FREE, Bools, Choice, Ints
-from recoversat.engines.engine import Sources, StepEngine, pad_sources
-from recoversat.engines.pairs import Pair
+from recoversat.engines.engine import Sources, StepEngine
+from recoversat.engines.pairs import Pair, side_by_side
 from recoversat.engines.torch.scoring import score_pairs
 from recoversat.model.transformer import DecoderCache, Transformer
 from recoversat.vocab import DEL, NEVER_EMITTED
@@ -43,7 +43,7 @@ class TorchEngine(StepEngine):
     @torch.inference_mode()
     def start(self, sources: Sources, n_segments: Ints) -> "TorchStepper":
         """Encode the sources and project them for every decoder layer."""
-        src = torch.from_numpy(pad_sources(sources)).to(self._device)  # (B, S)
+        src = torch.from_numpy(side_by_side(sources)).to(self._device)  # (B, S)
         lengths = torch.tensor([len(source) for source in sources], device=self._device)
         positions = torch.arange(src.shape[1], device=self._device).expand_as(src)
         real = (positions < lengths[:, None]).long()

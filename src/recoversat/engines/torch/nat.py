@@ -14,8 +14,8 @@ from recoversat.decoding.beam import NBest
 from recoversat.decoding.oneshot import Written, decode_lengths, decode_once
 from recoversat.decoding.segmentwise import Decoded
 from recoversat.decoding.stepping import Ints
-from recoversat.engines.engine import Engine, Options, Sources, pad_sources
-from recoversat.engines.pairs import Pair
+from recoversat.engines.engine import Engine, Options, Sources
+from recoversat.engines.pairs import Pair, side_by_side
 from recoversat.engines.torch.engine import describe_torch
 from recoversat.errors import UserError
 from recoversat.model.nat import NatTransformer, predicted_lengths
@@ -62,7 +62,7 @@ class TorchNatEngine(Engine):
     @torch.inference_mode()
     def open(self, sources: Sources) -> "TorchWriter":
         """Encode the sources."""
-        src = torch.from_numpy(pad_sources(sources)).to(self._device)  # (B, S)
+        src = torch.from_numpy(side_by_side(sources)).to(self._device)  # (B, S)
         lengths = torch.tensor([len(source) for source in sources], device=self._device)
         return TorchWriter(self._model, src, lengths)
 

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from recoversat.decoding.segmentwise import Decoded
 from recoversat.decoding.stepping import Ints
-from recoversat.engines.pairs import Pair, check_pairs, equal_rows, pair_batches, scored
+from recoversat.engines.pairs import Pair, check_pairs, equal_rows, pair_batches, scored, side_by_side
 from recoversat.model.transformer import Transformer
 from recoversat.vocab import DEL, NEVER_EMITTED
 
@@ -37,10 +37,14 @@ def _score(model: Transformer, pairs: Sequence[Pair], n_segments: int) -> list[D
     """Run one batch and cut the log-probabilities of its rows pair by pair."""
     device = model.embedding.weight.device
     targets = [equal_rows(target, n_segments) for _, target in pairs]
-    src, src_real = _padded([source for source, _ in pairs], device)
-    tokens, real = _padded([r.tokens for r in targets], device)
-    steps, _ = _padded([r.steps for r in targets], device)
-    segments, _ = _padded([r.segments for r in targets], device)
+    columns = [
+        [source for source, _ in pairs],
+        [r.tokens for r in targets],
+        [r.steps for r in targets],
+        [r.segments for r in targets],
+    ]
+    src, tokens, steps, segments = (torch.from_numpy(side_by_side(column)).to(device) for column in columns)
+    src_real, real = (_real(column, device) for column in columns[:2])
     positions = torch.arange(src.shape[1], device=device).expand_as(src)
     hidden = model(src, positions, src_real, tokens, steps, segments, real)  # (B, N, D)
     labels = torch.from_numpy(np.concatenate([r.labels for r in targets])).to(device)  # (R,)
@@ -50,14 +54,9 @@ def _score(model: Transformer, pairs: Sequence[Pair], n_segments: int) -> list[D
     return [scored(target, own.tolist()) for target, own in zip(targets, each, strict=True)]
 
 
-def _padded(lines: Sequence[Sequence[int] | Ints], device: torch.device) -> tuple[Tensor, Tensor]:
-    """Lay lines side by side; also number their one sentence, 0 on padding."""
-    padded = np.zeros((2, len(lines), max(len(line) for line in lines)), dtype=np.int64)
-    for at, line in enumerate(lines):
-        padded[0, at, : len(line)] = line
-        padded[1, at, : len(line)] = 1
-    values, real = torch.from_numpy(padded).to(device)
-    return values, real
+def _real(lines: Sequence[Sequence[int] | Ints], device: torch.device) -> Tensor:
+    """Number the one sentence of each line, 0 on padding."""
+    return torch.from_numpy(side_by_side([np.ones(len(line), dtype=np.int64) for line in lines])).to(device)
 
 
 def _log_probs(model: Transformer, hidden: Tensor, labels: Tensor, banned: list[int]) -> Tensor:
