@@ -10,10 +10,11 @@ from recoversat.errors import UserError
 from recoversat.segments import Rows, equal_cuts, rows
 from recoversat.vocab import EOS, PAD
 
+Lines = Sequence[Sequence[int] | Ints]
 Pair = tuple[Sequence[int], Sequence[int]]  # ids of source and target, without BOS and EOS
 
 
-def side_by_side(lines: Sequence[Sequence[int] | Ints]) -> Ints:
+def side_by_side(lines: Lines) -> Ints:
     """Lay lines of ids below each other, padded with PAD at the end.
 
     >>> side_by_side([[7, 8, 9], [7]]).tolist()

@@ -13,8 +13,7 @@ import torch
 from torch import Tensor
 
 from recoversat.decoding.segmentwise import Decoded
-from recoversat.decoding.stepping import Ints
-from recoversat.engines.pairs import Pair, check_pairs, equal_rows, pair_batches, scored, side_by_side
+from recoversat.engines.pairs import Lines, Pair, check_pairs, equal_rows, pair_batches, scored, side_by_side
 from recoversat.model.transformer import Transformer
 from recoversat.vocab import DEL, NEVER_EMITTED
 
@@ -37,7 +36,7 @@ def _score(model: Transformer, pairs: Sequence[Pair], n_segments: int) -> list[D
     """Run one batch and cut the log-probabilities of its rows pair by pair."""
     device = model.embedding.weight.device
     targets = [equal_rows(target, n_segments) for _, target in pairs]
-    columns = [
+    columns: list[Lines] = [
         [source for source, _ in pairs],
         [r.tokens for r in targets],
         [r.steps for r in targets],
@@ -54,7 +53,7 @@ def _score(model: Transformer, pairs: Sequence[Pair], n_segments: int) -> list[D
     return [scored(target, own.tolist()) for target, own in zip(targets, each, strict=True)]
 
 
-def _real(lines: Sequence[Sequence[int] | Ints], device: torch.device) -> Tensor:
+def _real(lines: Lines, device: torch.device) -> Tensor:
     """Number the one sentence of each line, 0 on padding."""
     return torch.from_numpy(side_by_side([np.ones(len(line), dtype=np.int64) for line in lines])).to(device)
 

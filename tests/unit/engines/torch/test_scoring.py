@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from recoversat.config import ModelConfig
-from recoversat.engines.pairs import Pair, equal_rows
+from recoversat.engines.pairs import Pair
 from recoversat.engines.torch.scoring import score_pairs
 from recoversat.errors import UserError
 from recoversat.model.transformer import Transformer
@@ -109,14 +109,6 @@ def test_several_segments_are_scored_as_training_divides_them(model: Transformer
     assert [p for segment in score.log_probs for p in segment] == pytest.approx(expected.tolist(), abs=1e-4)
     assert list(map(len, score.log_probs)) == list(map(len, score.segments))
     assert assemble(score.segments) == target
-
-
-@pytest.mark.parametrize("length", [0, 1, 4, 9])
-@pytest.mark.parametrize("n_segments", [1, 2, 5])
-def test_equal_rows_are_those_of_divide(length: int, n_segments: int) -> None:
-    target = list(range(10, 10 + length))
-    expected = rows(divide(target, n_segments, 0.0, 0.0, np.random.default_rng(0)))
-    np.testing.assert_equal(vars(equal_rows(target, n_segments)), vars(expected))
 
 
 def test_an_empty_source_is_refused_with_its_number(model: Transformer) -> None:
