@@ -27,9 +27,8 @@ import numpy as np
 import torch
 
 from recoversat.config import ModelConfig
-from recoversat.decoding.beam import beam_search
-from recoversat.decoding.segmentwise import decode_segments, max_steps
 from recoversat.engines.cuda.engine import GraphEngine
+from recoversat.engines.engine import Engine, Options
 from recoversat.engines.torch.engine import TorchEngine
 from recoversat.model.device import torch_device
 from recoversat.model.transformer import Transformer
@@ -87,35 +86,15 @@ def random_sources(count: int, vocab: int, longest: int = 30, shortest: int = 1)
 # --- checks -------------------------------------------------------------------------------------------------------
 
 
-def tokens_of_graphs(engine: GraphEngine, sources: Sources, k: int, beam: int, batch: int) -> list[Any]:
-    """Decode with graphs, a batch at a time."""
-
-    def part(some: Sources, limits: np.ndarray) -> list[Any]:
-        if beam > 1:
-            return [one.best.tokens for one in engine.search(some, limits, beam)]
-        return [one.segments for one in engine.decode(some, np.full(len(some), k), limits)]
-
-    return _in_batches(part, sources, k, batch)
-
-
-def tokens_of_reference(engine: TorchEngine, sources: Sources, k: int, beam: int, batch: int) -> list[Any]:
-    """Decode step by step, a batch at a time."""
-
-    def part(some: Sources, limits: np.ndarray) -> list[Any]:
-        counts = np.full(len(some), k)
-        stepper = engine.start(some, counts)
-        if beam > 1:
-            return [one.best.tokens for one in beam_search(stepper, limits, beam)]
-        return [one.segments for one in decode_segments(stepper, counts, limits)]
-
-    return _in_batches(part, sources, k, batch)
-
-
-def _in_batches(decode: Callable[[Sources, np.ndarray], list[Any]], sources: Sources, k: int, batch: int) -> list[Any]:
-    results = []
+def tokens_of(engine: Engine, sources: Sources, k: int, beam: int, batch: int) -> list[Any]:
+    """Decode a batch at a time."""
+    results: list[Any] = []
     for at in range(0, len(sources), batch):
         some = sources[at : at + batch]
-        results += decode(some, max_steps(np.array([len(ids) for ids in some]), np.full(len(some), k), 20))
+        if beam > 1:
+            results += [one.best.tokens for one in engine.search(some, beam)]
+        else:
+            results += [one.segments for one in engine.decode(some, np.full(len(some), k))]
     return results
 
 
@@ -124,14 +103,14 @@ def check_model(
 ) -> list[Row]:
     """Compare engines in fp32 and fp16; `ways` are pairs of K and beam."""
     reference = TorchEngine(make(), device)
-    expected = {way: tokens_of_reference(reference, sources, *way, batch=16) for way in ways}
+    expected = {way: tokens_of(reference, sources, *way, batch=16) for way in ways}
     del reference
     rows: list[Row] = []
     for precision, dtype, fused in _KINDS if device.type == "cuda" else _KINDS[:1]:
         try:
             engine = GraphEngine(make(), device, dtype, fused=fused)
             for (k, beam), (batch, count) in itertools.product(ways, {1: 4, 13: len(sources)}.items()):
-                got = tokens_of_graphs(engine, sources[:count], k, beam, batch)
+                got = tokens_of(engine, sources[:count], k, beam, batch)
                 same = sum(one == other for one, other in zip(expected[k, beam], got, strict=False))
                 ok = precision != "fp32" or same >= 0.98 * len(got) - 1
                 row = {"model": name, "precision": precision, "fused": fused, "k": k, "beam": beam, "batch": batch}
@@ -171,19 +150,20 @@ def contestants(
     """Return what is timed, by name."""
     sources = random_sources(batch, vocab, SOURCE_LENGTH, SOURCE_LENGTH)
     many, one = np.full(batch, 10), np.ones(batch, dtype=np.int64)
-    few, long = np.full(batch, STEPS), np.full(batch, GREEDY_STEPS)
+    few, long, engines = _steps(batch, STEPS), _steps(batch, GREEDY_STEPS), {**graphs, "eager": eager}
     timed: dict[str, Callable[[], Any]] = {}
-    for name, engine in graphs.items():
+    for name, engine in engines.items():
         timed[f"{name} K=10 x {STEPS}"] = lambda engine=engine: engine.decode(sources, many, few)
         timed[f"{name} K=1 x {GREEDY_STEPS}"] = lambda engine=engine: engine.decode(sources, one, long)
-        timed[f"{name} beam 4 x {GREEDY_STEPS}"] = lambda engine=engine: engine.search(sources, long, 4)
+        timed[f"{name} beam 4 x {GREEDY_STEPS}"] = lambda engine=engine: engine.search(sources, 4, long)
     first = next(iter(graphs.values()))
-    timed["steps: K=10 x 1"] = lambda: first.decode(sources, many, one)
-    timed["steps: K=1 x 4"] = lambda: first.decode(sources, one, one * 4)
-    timed[f"eager K=10 x {STEPS}"] = lambda: decode_segments(eager.start(sources, many), many, few)
-    timed[f"eager K=1 x {GREEDY_STEPS}"] = lambda: decode_segments(eager.start(sources, one), one, long)
-    timed[f"eager beam 4 x {GREEDY_STEPS}"] = lambda: beam_search(eager.start(sources, one), long, 4)
+    timed["steps: K=10 x 1"] = lambda: first.decode(sources, many, _steps(batch, 1))
+    timed["steps: K=1 x 4"] = lambda: first.decode(sources, one, _steps(batch, 4))
     return timed
+
+
+def _steps(batch: int, count: int) -> Options:
+    return Options(limits=np.full(batch, count))
 
 
 def time_batch(timed: dict[str, Callable[[], Any]], rounds: int, batch: int, until: float) -> list[Row]:
@@ -241,7 +221,7 @@ def profile(engine: GraphEngine, vocab: int) -> None:
 
     sources = random_sources(1, vocab, SOURCE_LENGTH, SOURCE_LENGTH)
     with profiler(activities=[ProfilerActivity.CUDA]) as watched:
-        engine.decode(sources, np.array([10]), np.array([STEPS]))
+        engine.decode(sources, np.array([10]), _steps(1, STEPS))
     say(watched.key_averages().table(sort_by="self_cuda_time_total", row_limit=30, max_name_column_width=90))
 
 

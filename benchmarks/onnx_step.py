@@ -3,7 +3,8 @@
     python benchmarks/onnx_step.py --precision int8 --threads 1 2 --batches 1 8 64
 
 K = 10 takes 5 steps and K = 1 takes 25, for a source of 25 tokens. "all" keeps every segment alive to the last
-step; "ended" lets the 10 segments end after 3 to 5 steps, as 25 tokens and 10 ends do. Times are medians of
+step; "ended" lets the 10 segments end after 3 to 5 steps, as 25 tokens and 10 ends do. "score" gives a target of 25
+tokens its log-probabilities, all rows at once or a step at a time. Times are medians of
 interleaved rounds, the encoder included; the best round stands beside them, since other work on the machine only
 adds. --scores computes log-probabilities as well, which CTranslate2 leaves out by default too. Needs no torch.
 """
@@ -18,29 +19,22 @@ import numpy as np
 from numpy.typing import NDArray
 
 from recoversat.config import ModelConfig
+from recoversat.engines.engine import Options, StepEngine
 from recoversat.engines.onnx.engine import OnnxEngine
 from recoversat.export.onnx import export_model
 from recoversat.measuring.speed.untrained import made_up_ranges, random_weights
-from recoversat.vocab import BOS
 
-SOURCE = np.random.default_rng(1).integers(5, 1000, 25).tolist()
+SOURCE, TARGET = np.random.default_rng(1).integers(5, 1000, (2, 25)).tolist()
 ENDS = np.array([3, 4, 3, 4, 5, 3, 3, 4, 3, 3])  # steps that each of 10 segments lives
 
 
-def decode(
-    engine: OnnxEngine, batch: int, n_segments: int, steps: int,
-    ends: NDArray[np.int64] | None = None, scores: bool = False,
-) -> None:  # fmt: skip
-    """Encode one batch and take a fixed number of steps."""
-    stepper = engine.start([SOURCE] * batch, np.full(batch, n_segments))
-    tokens = np.full((batch, n_segments), BOS)
-    for step in range(steps):
-        lives = np.ones(n_segments, dtype=bool) if ends is None else step < ends
-        active = np.tile(lives, (batch, 1))
-        tokens = stepper.step(tokens, active, scores=scores).tokens
+def decode(engine: OnnxEngine, batch: int, lives: NDArray[np.int64], scores: bool) -> None:
+    """Decode one batch, each of its segments for as many steps as it lives."""
+    options = Options(lives=lives, scores=scores)
+    engine.decode([SOURCE] * batch, np.full(batch, len(lives)), options)
 
 
-def time_rounds(cases: dict[str, Callable[[], None]], rounds: int) -> dict[str, list[float]]:
+def time_rounds(cases: dict[str, Callable[[], object]], rounds: int) -> dict[str, list[float]]:
     """Run the cases in turn, after a warm-up, and return the seconds of each, in order."""
     seconds: dict[str, list[float]] = {name: [] for name in cases}
     for round_number in range(rounds + 1):
@@ -85,11 +79,15 @@ def main() -> None:
 
 def report(engine: OnnxEngine, batch: int, rounds: int, scores: bool) -> None:
     """Print the cases of one batch size."""
-    cases: dict[str, Callable[[], None]] = {
-        "encoder": lambda: decode(engine, batch, 10, 0),
-        "K=1 x 25": lambda: decode(engine, batch, 1, 25, scores=scores),
-        "K=10 x 5 all": lambda: decode(engine, batch, 10, 5, scores=scores),
-        "K=10 x 5 ended": lambda: decode(engine, batch, 10, 5, ENDS, scores),
+    cases: dict[str, Callable[[], object]] = {
+        "encoder": lambda: engine._encode([SOURCE] * batch),
+        "K=1 x 25": lambda: decode(engine, batch, np.array([25]), scores),
+        "K=10 x 5 all": lambda: decode(engine, batch, np.full(10, 5), scores),
+        "K=10 x 5 ended": lambda: decode(engine, batch, ENDS, scores),
+        "score K=1": lambda: engine.score([(SOURCE, TARGET)] * batch),
+        "score stepwise": lambda: StepEngine.score(engine, [(SOURCE, TARGET)] * batch),
+        "score K=10": lambda: engine.score([(SOURCE, TARGET)] * batch, 10),
+        "score K=10 steps": lambda: StepEngine.score(engine, [(SOURCE, TARGET)] * batch, 10),
     }
     seconds = time_rounds(cases, rounds)
     reference = np.array([seconds["K=1 x 25"][0], np.median(seconds["K=1 x 25"])])
@@ -97,7 +95,7 @@ def report(engine: OnnxEngine, batch: int, rounds: int, scores: bool) -> None:
         best, median = taken = np.array([times[0], np.median(times)])
         ratios = "{:5.2f}x {:5.2f}x K=1".format(*reference / taken) if name != "encoder" else ""
         print(
-            f"batch {batch:3}  {name:15} best {1e3 * best:8.2f} ms  median {1e3 * median:8.2f} ms  "
+            f"batch {batch:3}  {name:16} best {1e3 * best:8.2f} ms  median {1e3 * median:8.2f} ms  "
             f"{batch / median:8.1f} sentences/s  {ratios}"
         )
 

@@ -11,17 +11,17 @@ from typing import Any
 import numpy as np
 
 from recoversat.config import Config, parse_config
-from recoversat.decoding.oneshot import Score
-from recoversat.decoding.segmentwise import Decoded, Forced, decode_segments
+from recoversat.decoding.segmentwise import Decoded, Forced
 from recoversat.decoding.stepping import Ints
-from recoversat.engines.engine import Engine, OneShotEngine
+from recoversat.engines.engine import Engine
 from recoversat.engines.loading import ComputeType, EngineOptions, load_engine
+from recoversat.engines.pairs import check_pairs
 from recoversat.errors import UserError
 from recoversat.files.builtin import builtin_model
 from recoversat.files.model_folder import read_config, resolve_model
 from recoversat.inference.assembling import BROKEN, spelt_later, translation_of
 from recoversat.inference.batches import BatchDecoder
-from recoversat.inference.forcing import check_forced, force_lines, force_whole
+from recoversat.inference.forcing import check_forced, force_lines
 from recoversat.inference.request import WantedSegments, Wish, check_lines, check_list, warn_of_unlearnt
 from recoversat.inference.translation import Translation, joined
 from recoversat.text.alignment import Floats, Part, Range, locate_parts
@@ -44,9 +44,7 @@ class Translator:
     cores used (0 = all), `max_memory` a bound in bytes on what decoding needs beside the weights.
     """
 
-    engine: Engine | OneShotEngine
-    judge: Score | None = None  # length-parallel decoding: a teacher scores the candidates of a one-step model
-    n_lengths: int = 9
+    engine: Engine
     prefix: str = ""  # tag of the direction, before every source of a model that has two
 
     def __init__(
@@ -68,7 +66,7 @@ class Translator:
         self.engine = load_engine(folder, self.config.model, options)
 
     @classmethod
-    def of(cls, engine: Engine | OneShotEngine, tokenizer: Tokenizer, config: Config) -> "Translator":
+    def of(cls, engine: Engine, tokenizer: Tokenizer, config: Config) -> "Translator":
         """Wire a translator from parts that are already in memory."""
         translator = cls.__new__(cls)
         translator.engine, translator.tokenizer, translator.config = engine, tokenizer, config
@@ -83,11 +81,12 @@ class Translator:
 
     def judged_by(self, teacher: str | Path, n_lengths: int = 9, device: str = "auto") -> "Translator":
         """Let a teacher choose among `n_lengths` candidates of a one-step model; returns this translator."""
-        from recoversat.engines.torch.scoring import load_judge
-
-        if self.config.model.kind != "nat":
-            raise UserError("--lengths: only a one-step model (model.kind nat) is decoded in several lengths")
-        self.judge, self.n_lengths = load_judge(resolve_model(Path(teacher)), self.tokenizer.size, device), n_lengths
+        folder = resolve_model(Path(teacher))
+        config, _ = read_config(folder)
+        if config.model.kind != "segments" or config.model.vocab_size != self.tokenizer.size:
+            raise UserError(f"{teacher}: not an autoregressive teacher with the same vocabulary")
+        judge = load_engine(folder, config.model, EngineOptions(device, "float32"))
+        self.engine = self.engine.judged_by(judge, n_lengths)
         return self
 
     def set_decoding(self, **settings: Any) -> None:
@@ -184,24 +183,14 @@ class Translator:
     def score_ids(
         self, pairs: Sequence[tuple[Sequence[int], Sequence[int]]], *, segments: int = 1, batch_size: int = 32
     ) -> list[Decoded]:
-        """Write each target as it is given, for the log-probabilities of its tokens and of every EOS."""
-        if isinstance(self.engine, OneShotEngine):
-            raise UserError("a one-step model gives no probability to a whole translation; use a teacher")
-        if empty := [number for number, (source, _) in enumerate(pairs, 1) if not source]:
-            raise UserError(f"pair {empty[0]}: its source is empty; leave empty lines out before scoring")
-        k = self.segments_for(segments)
-        scored: dict[int, Decoded] = {}
-        lengths = [max(len(source), len(target)) for source, target in pairs]
-        for batch in self._decoder.batches(lengths, np.full(len(pairs), k), 1, batch_size):
-            n_segments, limits = np.full(len(batch), k), np.array([len(pairs[i][1]) + 1 for i in batch])
-            stepper = self.engine.start([pairs[i][0] for i in batch], n_segments)
-            forced = [force_whole(pairs[i][1], k) for i in batch]
-            scored |= zip(batch, decode_segments(stepper, n_segments, limits, forced), strict=True)
-        return [scored[i] for i in range(len(pairs))]
+        """Return each target as if written in K equal segments, with the log-probabilities of its tokens and ends."""
+        check_pairs(pairs)
+        k, parts = self.segments_for(segments), range(0, len(pairs), batch_size)
+        return [one for at in parts for one in self.engine.score(pairs[at : at + batch_size], k)]
 
     def locate(self, parts: Sequence[Part]) -> list[Range | None]:
         """Find in translations what parts of their sources have become; None where the model does not know."""
-        if isinstance(self.engine, OneShotEngine):
+        if self.config.model.kind == "nat":
             return [None] * len(parts)
         k = min(self.config.train.segment_choices)
 
@@ -259,7 +248,7 @@ class Translator:
 
     @property
     def _decoder(self) -> BatchDecoder:
-        return BatchDecoder(self.engine, self.config.decode, self.judge, self.n_lengths)
+        return BatchDecoder(self.engine, self.config.decode)
 
     @cached_property
     def _unreadable(self) -> dict[int, str]:
@@ -314,7 +303,7 @@ class Translator:
     def _with_words(self, results: list[Translation], wish: Wish) -> list[Translation]:
         """Write again, from the likeliest first word on, where nothing was written; what says nothing then stays."""
         silent = [i for i, one in enumerate(results) if one.segments and not one.text.strip()]
-        if not silent or not self.config.decode.never_empty or isinstance(self.engine, OneShotEngine):
+        if not silent or not self.config.decode.never_empty or self.config.model.kind == "nat":
             return results
         texts = [results[i].source for i in silent]
         sources, k = self._encode(texts), min(self.config.train.segment_choices)

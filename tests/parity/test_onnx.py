@@ -7,13 +7,14 @@ import pytest
 import torch
 
 from recoversat.config import ModelConfig
-from recoversat.decoding.segmentwise import Decoded, Forced, decode_segments
+from recoversat.decoding.segmentwise import Decoded, Forced
 from recoversat.decoding.stepping import FREE, Bools, Choice, Ints, Stepper
-from recoversat.engines.engine import Engine
+from recoversat.engines.engine import Options, StepEngine
 from recoversat.engines.onnx.engine import OnnxEngine
 from recoversat.engines.torch.engine import TorchEngine
 from recoversat.export.onnx import compare_tokens, export_model
 from recoversat.model.transformer import Transformer
+from recoversat.segments import assemble
 from recoversat.vocab import BOS, DEL, EOS, N_SPECIAL, NEVER_EMITTED
 
 SHAPES = {
@@ -37,14 +38,14 @@ def lively_model(config: ModelConfig, seed: int) -> Transformer:
 
 
 @pytest.fixture(scope="module", params=SHAPES)
-def engines(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Engine]:
+def engines(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> dict[str, StepEngine]:
     return engines_of(lively_model(SHAPES[request.param], seed=1), tmp_path_factory.mktemp("onnx"))
 
 
-def engines_of(model: Transformer, folder: Path) -> dict[str, Engine]:
+def engines_of(model: Transformer, folder: Path) -> dict[str, StepEngine]:
     weights = {name: value.numpy() for name, value in model.state_dict().items()}
     folders = export_model(weights, model.config, folder)
-    loaded: dict[str, Engine] = {folder.name: OnnxEngine(folder, model.config) for folder in folders}
+    loaded: dict[str, StepEngine] = {folder.name: OnnxEngine(folder, model.config) for folder in folders}
     return loaded | {"torch": TorchEngine(model, torch.device("cpu"))}
 
 
@@ -54,9 +55,9 @@ def sources_of(lengths: list[int], seed: int = 2) -> list[list[int]]:
 
 
 def decode(
-    engine: Engine, sources: list[list[int]], n_segments: Ints, limits: Ints, forced: list[Forced] | None = None
+    engine: StepEngine, sources: list[list[int]], n_segments: Ints, limits: Ints, forced: list[Forced] | None = None
 ) -> list[Decoded]:
-    return decode_segments(engine.start(sources, n_segments), n_segments, limits, forced, n_best=3)
+    return engine.decode(sources, n_segments, Options(forced=forced, limits=limits, n_best=3))
 
 
 def assert_same(expected: list[Decoded], got: list[Decoded]) -> None:
@@ -71,12 +72,12 @@ def assert_same(expected: list[Decoded], got: list[Decoded]) -> None:
 
 
 @pytest.mark.parametrize("n_segments", [1, 2, 5, 10])
-def test_one_sentence_comes_out_the_same(engines: dict[str, Engine], n_segments: int) -> None:
+def test_one_sentence_comes_out_the_same(engines: dict[str, StepEngine], n_segments: int) -> None:
     sources, k, limits = sources_of([13]), np.array([n_segments]), np.array([12])
     assert_same(decode(engines["torch"], sources, k, limits), decode(engines["fp32"], sources, k, limits))
 
 
-def test_a_batch_of_mixed_lengths_and_segments_comes_out_the_same(engines: dict[str, Engine]) -> None:
+def test_a_batch_of_mixed_lengths_and_segments_comes_out_the_same(engines: dict[str, StepEngine]) -> None:
     sources = sources_of([7, 25, 1, 12, 3, 40, 9])
     k, limits = np.array([1, 10, 5, 2, 1, 3, 10]), np.array([9, 4, 12, 7, 3, 15, 6])  # members leave one by one
     assert_same(decode(engines["torch"], sources, k, limits), decode(engines["fp32"], sources, k, limits))
@@ -92,12 +93,12 @@ def test_a_sharp_model_does_not_see_padding_either(tmp_path: Path) -> None:
     assert_same(decode(engines["torch"], sources, k, limits), decode(engines["fp32"], sources, k, limits))
 
 
-def test_outputs_far_longer_than_expected_come_out_the_same(engines: dict[str, Engine]) -> None:
+def test_outputs_far_longer_than_expected_come_out_the_same(engines: dict[str, StepEngine]) -> None:
     sources, k, limits = sources_of([2, 3]), np.array([2, 1]), np.array([70, 80])
     assert_same(decode(engines["torch"], sources, k, limits), decode(engines["fp32"], sources, k, limits))
 
 
-def test_forced_tokens_are_taken_and_scored_the_same(engines: dict[str, Engine]) -> None:
+def test_forced_tokens_are_taken_and_scored_the_same(engines: dict[str, StepEngine]) -> None:
     sources, k, limits = sources_of([8, 11]), np.array([3, 1]), np.array([6, 6])
     forced: list[Forced] = [{(0, 0): 40, (0, 1): EOS, (2, 3): 77, (1, 0): DEL}, {(0, 2): 99, (0, 4): EOS}]
     expected = decode(engines["torch"], sources, k, limits, forced)
@@ -105,7 +106,7 @@ def test_forced_tokens_are_taken_and_scored_the_same(engines: dict[str, Engine])
     assert_same(expected, decode(engines["fp32"], sources, k, limits, forced))
 
 
-def test_more_rows_than_one_part_holds_come_out_the_same(engines: dict[str, Engine]) -> None:
+def test_more_rows_than_one_part_holds_come_out_the_same(engines: dict[str, StepEngine]) -> None:
     sources, k, limits = sources_of([5, 9, 14] * 6), np.full(18, 10), np.tile([3, 5, 4], 6)
     assert_same(decode(engines["torch"], sources, k, limits), decode(engines["fp32"], sources, k, limits))
 
@@ -128,7 +129,7 @@ def play(stepper: Stepper, seed: int, n_segments: int, members: int) -> list[tup
 
 
 @pytest.mark.parametrize("n_segments", [1, 4])
-def test_endings_and_reorderings_come_out_the_same(engines: dict[str, Engine], n_segments: int) -> None:
+def test_endings_and_reorderings_come_out_the_same(engines: dict[str, StepEngine], n_segments: int) -> None:
     sources, k = sources_of([6, 17, 11, 2]), np.full(4, n_segments)
     expected = play(engines["torch"].start(sources, k), 3, n_segments, 4)
     for (one, active), (other, _) in zip(
@@ -142,7 +143,7 @@ def test_endings_and_reorderings_come_out_the_same(engines: dict[str, Engine], n
 
 
 @pytest.mark.parametrize("n_segments", [1, 4])
-def test_int8_scores_stay_close(engines: dict[str, Engine], n_segments: int) -> None:
+def test_int8_scores_stay_close(engines: dict[str, StepEngine], n_segments: int) -> None:
     sources, k = sources_of([6, 17, 11, 2]), np.full(4, n_segments)
     expected = play(engines["torch"].start(sources, k), 3, n_segments, 4)
     got = play(engines["int8"].start(sources, k), 3, n_segments, 4)
@@ -159,20 +160,40 @@ def test_int8_scores_stay_close(engines: dict[str, Engine], n_segments: int) -> 
 
 
 @pytest.mark.parametrize("name", ["fp32", "int8"])
-def test_what_must_not_be_written_is_not(engines: dict[str, Engine], name: str) -> None:
-    sources = sources_of([6, 9])
-    stepper = engines[name].start(sources, np.array([1, 2]))
-    choice = stepper.step(np.array([[BOS, 0], [BOS, BOS]]), np.array([[True, False], [True, True]]), n_best=90)
-    assert choice.best_tokens is not None
-    assert choice.best_log_probs is not None
-    likely = choice.best_tokens[choice.best_log_probs > -np.inf]
-    assert not np.isin(likely, NEVER_EMITTED).any()
-    single = stepper.step(np.array([[9, 0], [9, 9]]), np.ones((2, 2), bool), np.array([[DEL, FREE], [DEL, FREE]]))
-    assert single.log_probs[0, 0] == -np.inf
-    assert np.isfinite(single.log_probs[1, 0])
+def test_what_must_not_be_written_is_not(engines: dict[str, StepEngine], name: str) -> None:
+    options = Options(n_best=90, limits=np.full(2, 3), forced=[{(0, 1): DEL}] * 2)
+    single, double = engines[name].decode(sources_of([6, 9]), np.array([1, 2]), options)
+    for one in (single, double):
+        likely = [token for step in one.alternatives[0] for token, log_prob in step if log_prob > -np.inf]
+        assert likely
+        assert not np.isin(likely, NEVER_EMITTED).any()
+    assert single.log_probs[0][1] == -np.inf
+    assert np.isfinite(double.log_probs[0][1])
 
 
-def test_comparison_counts_differing_sentences(engines: dict[str, Engine]) -> None:
+@pytest.mark.parametrize("n_segments", [1, 2, 5, 10])
+@pytest.mark.parametrize("name", ["fp32", "torch"])
+def test_one_pass_scores_as_one_step_after_the_other(
+    engines: dict[str, StepEngine], name: str, n_segments: int
+) -> None:
+    pairs = list(zip(sources_of([7, 25, 1, 12, 40, 3]), sources_of([9, 31, 2, 0, 17, 8], seed=5), strict=True))
+    at_once, stepwise = engines[name].score(pairs, n_segments), StepEngine.score(engines[name], pairs, n_segments)
+    for one, other, (_, target) in zip(at_once, stepwise, pairs, strict=True):
+        assert (one.segments, one.steps) == (other.segments, other.steps)
+        assert assemble(one.segments) == target
+        np.testing.assert_allclose(np.concatenate(one.log_probs), np.concatenate(other.log_probs), atol=1e-4)
+
+
+@pytest.mark.parametrize("n_segments", [1, 3])
+def test_engines_give_targets_the_same_scores(engines: dict[str, StepEngine], n_segments: int) -> None:
+    pairs = list(zip(sources_of([7, 25, 1]), sources_of([9, 31, 2], seed=5), strict=True))
+    for one, other in zip(
+        engines["torch"].score(pairs, n_segments), engines["fp32"].score(pairs, n_segments), strict=True
+    ):
+        np.testing.assert_allclose(np.concatenate(one.log_probs), np.concatenate(other.log_probs), atol=2e-4)
+
+
+def test_comparison_counts_differing_sentences(engines: dict[str, StepEngine]) -> None:
     sources = sources_of([6, 9, 4])
     assert compare_tokens(engines["torch"], engines["fp32"], sources, 3).passed
     other = TorchEngine(lively_model(SHAPES["small"], seed=5), torch.device("cpu"))

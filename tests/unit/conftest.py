@@ -7,6 +7,7 @@ import pytest
 
 from recoversat.config import parse_config
 from recoversat.decoding.stepping import FREE, Choice
+from recoversat.engines.engine import StepEngine
 from recoversat.text.tokenizer import BpeTokenizer
 from recoversat.translator import Translator
 from recoversat.vocab import DEL, EOS, SPECIAL_PIECES
@@ -43,7 +44,7 @@ class ScriptedStepper:
         self._scripts = [self._scripts[i] for i in which]
 
 
-class ScriptedEngine:
+class ScriptedEngine(StepEngine):
     """Knows a script for each source."""
 
     max_segments = 4

@@ -52,3 +52,22 @@ def test_the_table_of_imports_holds(prefix: str) -> None:
 def test_torch_is_not_imported(module: str) -> None:
     code = f"import sys, {module}; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def outside_engines() -> list[Path]:
+    return [path for path in SRC.rglob("*.py") if path.relative_to(SRC).parts[0] not in ("engines", "decoding")]
+
+
+def test_nobody_outside_tells_engines_apart() -> None:
+    for path in outside_engines():
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "isinstance":
+                asked = [name.id for name in ast.walk(node.args[1]) if isinstance(name, ast.Name)]
+                assert not [name for name in asked if "Engine" in name], f"{path}, line {node.lineno}"
+
+
+def test_nobody_outside_wires_the_loops_of_decoding() -> None:
+    loops = ("decode_segments", "beam_search", "decode_once", "decode_lengths")
+    for path in outside_engines():
+        wired = [name for name in imports(path) if name.endswith(loops)]
+        assert not wired, f"{path}: use the decode and search of an engine instead of {wired}"

@@ -12,7 +12,9 @@ from typing import Protocol
 
 import numpy as np
 
+from recoversat.decoding.segmentwise import Decoded
 from recoversat.decoding.stepping import Ints
+from recoversat.vocab import EOS
 
 # (sources, targets) -> summed log-probability of each target, EOS included
 Score = Callable[[Sequence[Sequence[int]], Sequence[Sequence[int]]], Sequence[float]]
@@ -25,6 +27,10 @@ class Written:
     tokens: list[list[int]]
     log_probs: list[list[float]]
 
+    def decoded(self, at: int) -> Decoded:
+        """Return one of them, closed by an EOS that was never asked for."""
+        return Decoded([[*self.tokens[at], EOS]], [self.log_probs[at]], steps=1)
+
 
 class Writer(Protocol):
     """A batch of encoded sources, ready to be written in any length."""
@@ -36,24 +42,14 @@ class Writer(Protocol):
         """Write a translation of lengths[i] tokens of source members[i], for every i; no special tokens."""
 
 
-@dataclass(frozen=True)
-class OneShot:
-    """One sentence's translation and where it came from."""
-
-    tokens: list[int]
-    log_probs: list[float]
-    teacher_score: float | None = None  # mean log-probability a token under the teacher, if one was asked
-    tried: int = 1  # how many lengths were written
-
-
-def decode_once(writer: Writer) -> list[OneShot]:
+def decode_once(writer: Writer) -> list[Decoded]:
     """Write each sentence in its predicted length."""
     lengths = writer.lengths()
     written = writer.write(np.arange(len(lengths)), lengths)
-    return [OneShot(tokens, log_probs) for tokens, log_probs in zip(written.tokens, written.log_probs, strict=True)]
+    return [written.decoded(at) for at in range(len(lengths))]
 
 
-def decode_lengths(writer: Writer, sources: Sequence[Sequence[int]], score: Score, n_lengths: int = 9) -> list[OneShot]:
+def decode_lengths(writer: Writer, sources: Sequence[Sequence[int]], score: Score, n_lengths: int = 9) -> list[Decoded]:
     """Write each sentence in n lengths around the predicted one and keep the teacher's favourite (LPD).
 
     The teacher's sum is divided by the number of summed log-probabilities, tokens + EOS, lest short
@@ -65,9 +61,7 @@ def decode_lengths(writer: Writer, sources: Sequence[Sequence[int]], score: Scor
     sums = np.array(score([sources[member] for member in members.tolist()], written.tokens), dtype=np.float64)
     means = sums.reshape(candidates.shape) / (candidates + 1)
     chosen = means.argmax(axis=1) + np.arange(len(candidates)) * n_lengths
-    return [
-        OneShot(written.tokens[at], written.log_probs[at], float(means.flat[at]), n_lengths) for at in chosen.tolist()
-    ]
+    return [written.decoded(at) for at in chosen.tolist()]
 
 
 def length_candidates(predicted: Ints, n_lengths: int) -> Ints:

@@ -1,79 +1,111 @@
-"""What a translator knows of an engine: it encodes sources and hands back a stepper.
+"""What the rest of the program knows of an engine: it decodes, searches and scores.
 
-What only some engines can do they inherit; to ask for a protocol at run time takes 10 us a time.
+An engine that takes steps only says how to start and inherits all three (`StepEngine`: torch, ONNX). One that is
+faster on its own overrides them (CUDA). One that knows no steps refuses what it cannot do (one-step models).
 """
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import Protocol
+from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
-from recoversat.decoding.beam import NBest
-from recoversat.decoding.oneshot import Writer
-from recoversat.decoding.segmentwise import Decoded, Forced
+from recoversat.decoding.beam import NBest, beam_search
+from recoversat.decoding.fixed import FixedStepper
+from recoversat.decoding.segmentwise import Decoded, Forced, decode_segments, max_steps
 from recoversat.decoding.stepping import Ints, Stepper
+from recoversat.engines.pairs import Pair, check_pairs, equal_rows
+from recoversat.errors import UserError
+
+Sources = Sequence[Sequence[int]]  # ids of each sentence
 
 
-class Engine(Protocol):
-    """A loaded model that can decode: torch_engine (reference), graph_engine (GPU), onnx_engine (no torch)."""
+@dataclass(frozen=True)
+class Options:
+    """How translations are written."""
+
+    extra_steps: int = 20  # a segment may take this many more steps than its share of the source has tokens
+    length_penalty: float = 0.6  # of beam search
+    forced: Sequence[Forced] | None = None  # tokens that must be written, a sentence each
+    n_best: int = 0  # how many of the best tokens are noted beside each that was chosen
+    scores: bool = True  # without them an engine may leave out log-probabilities
+    limits: Ints | None = None  # the most steps of each sentence, where they shall not follow from its length
+    lives: Ints | None = None  # (K,) after how many steps each segment ends, to time models that have learnt nothing
+
+    def of(self, places: Ints) -> "Options":
+        """Return the same for some of the sentences."""
+        forced = None if self.forced is None else [self.forced[i] for i in places]
+        return replace(self, forced=forced, limits=None if self.limits is None else self.limits[places])
+
+    def most_steps(self, sources: Sources, n_segments: Ints) -> Ints:
+        """Return how many steps each sentence may take."""
+        if self.lives is not None:
+            return np.full(len(sources), self.lives.max())
+        if self.limits is not None:
+            return self.limits
+        return max_steps(np.array([len(source) for source in sources], dtype=np.int64), n_segments, self.extra_steps)
+
+
+class Engine(ABC):
+    """A loaded model."""
 
     @property
+    @abstractmethod
     def max_segments(self) -> int:
         """The largest K the model can decode with."""
 
-    def start(self, sources: Sequence[Sequence[int]], n_segments: Ints) -> Stepper:
-        """Encode sources (lists of ids) and begin decoding, sentence b with n_segments[b] segments."""
-
-
-class BoundedEngine(ABC):
-    """An engine whose memory may be bounded, and which then says how much it can take at a time."""
-
-    @abstractmethod
-    def largest_batch(self, source_length: int, n_segments: int) -> int | None:
-        """Return how many sentences of this length may be started at once; None = any number."""
-
-
-class WholeDecoder(ABC):
-    """An engine that also decodes whole sentences on its own, faster than a step at a time (graph_engine)."""
-
-    @abstractmethod
-    def decode(
-        self,
-        sources: Sequence[Sequence[int]],
-        n_segments: Ints,
-        limits: Ints,
-        forced: Sequence[Forced] | None = None,
-        n_best: int = 0,
-    ) -> list[Decoded]:
-        """Write what `decode_segments` would."""
-
-    @abstractmethod
-    def search(self, sources: Sequence[Sequence[int]], limits: Ints, beam: int = 4, alpha: float = 0.6) -> list[NBest]:
-        """Find what `beam_search` would, one hypothesis a sentence."""
-
-
-class OneShotEngine(ABC):
-    """A loaded one-step model, which is written in one go instead of step by step."""
-
     @property
-    @abstractmethod
-    def max_segments(self) -> int:
-        """Always 1."""
+    def description(self) -> dict[str, str | int]:
+        """Engine, precision, device and threads, for the signature of a result."""
+        return {}
 
     @abstractmethod
-    def open(self, sources: Sequence[Sequence[int]]) -> Writer:
-        """Encode sources, ready to be written in any length."""
+    def decode(self, sources: Sources, n_segments: Ints, options: Options = Options()) -> list[Decoded]:
+        """Write sentence b in n_segments[b] segments."""
+
+    @abstractmethod
+    def search(self, sources: Sources, beam: int, options: Options = Options()) -> list[NBest]:
+        """Find the best translation of each sentence by beam search, in one segment."""
+
+    @abstractmethod
+    def score(self, pairs: Sequence[Pair], n_segments: int = 1) -> list[Decoded]:
+        """Return each target as if it had been written in K equal segments, with its log-probabilities.
+
+        They are those decoding chooses from: what it never writes takes no part in them.
+        """
+
+    def judged_by(self, teacher: "Engine", n_lengths: int) -> "Engine":
+        """Return an engine that writes in several lengths and lets a teacher's scores choose among them."""
+        raise UserError("--lengths: only a one-step model (model.kind nat) is decoded in several lengths")
 
 
-def pad_sources(sources: Sequence[Sequence[int]]) -> NDArray[np.int64]:
-    """Lay sources side by side, padded with 0 at the end.
+class StepEngine(Engine):
+    """An engine that takes one step at a time; the loops are those of `decoding`."""
 
-    >>> pad_sources([[7, 8, 9], [7]]).tolist()
-    [[7, 8, 9], [7, 0, 0]]
-    """
-    padded = np.zeros((len(sources), max(len(source) for source in sources)), dtype=np.int64)
-    for row, source in zip(padded, sources, strict=True):
-        row[: len(source)] = source
-    return padded
+    @abstractmethod
+    def start(self, sources: Sources, n_segments: Ints) -> Stepper:
+        """Encode sources and begin decoding, sentence b with n_segments[b] segments."""
+
+    def decode(self, sources: Sources, n_segments: Ints, options: Options = Options()) -> list[Decoded]:
+        stepper, limits = self._start(sources, n_segments, options), options.most_steps(sources, n_segments)
+        return decode_segments(stepper, n_segments, limits, options.forced, options.n_best, options.scores)
+
+    def search(self, sources: Sources, beam: int, options: Options = Options()) -> list[NBest]:
+        ones = np.ones(len(sources), dtype=np.int64)
+        stepper, limits = self._start(sources, ones, options), options.most_steps(sources, ones)
+        return beam_search(stepper, limits, beam, options.length_penalty)
+
+    def score(self, pairs: Sequence[Pair], n_segments: int = 1) -> list[Decoded]:
+        """Force every token, one step after the other; engines that can run all rows at once override this."""
+        check_pairs(pairs)
+        targets = [equal_rows(target, n_segments) for _, target in pairs]
+        forced = [
+            dict(zip(zip(own.segments.tolist(), own.steps.tolist(), strict=True), own.labels.tolist(), strict=True))
+            for own in targets
+        ]
+        options = Options(forced=forced, limits=np.array([own.steps.max() + 1 for own in targets]))
+        return self.decode([source for source, _ in pairs], np.full(len(pairs), n_segments), options) if pairs else []
+
+    def _start(self, sources: Sources, n_segments: Ints, options: Options) -> Stepper:
+        stepper = self.start(sources, n_segments)
+        return stepper if options.lives is None else FixedStepper(stepper, options.lives)

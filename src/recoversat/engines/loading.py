@@ -2,14 +2,19 @@
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, get_args
+from typing import TYPE_CHECKING, Literal, get_args
 
 from recoversat.config import ModelConfig
 from recoversat.engines.device_names import check_device
-from recoversat.engines.engine import Engine, OneShotEngine
+from recoversat.engines.engine import Engine
 from recoversat.errors import UserError
 from recoversat.files.model_folder import WEIGHTS
 from recoversat.files.storage import read_json
+
+if TYPE_CHECKING:
+    import torch
+
+    from recoversat.model.build import Model
 
 ComputeType = Literal["default", "int8", "float16", "bfloat16", "float32"]
 ONNX, EXPORT = "onnx", "export.json"
@@ -34,7 +39,7 @@ class EngineOptions:
             raise UserError("threads and memory are bounded by positive numbers")
 
 
-def load_engine(folder: Path, config: ModelConfig, options: EngineOptions) -> Engine | OneShotEngine:
+def load_engine(folder: Path, config: ModelConfig, options: EngineOptions) -> Engine:
     """Load the exported graphs of a folder, int8 before fp32, or else its torch weights: on a GPU in fp16."""
     exported = _exported(folder, options.compute_type)
     weights = (folder / WEIGHTS).is_file()
@@ -85,13 +90,14 @@ def _check_sizes(folder: Path) -> None:
             raise UserError(f"{folder}: damaged ({name} is {what}); export the model again")
 
 
-def _load_torch(folder: Path, config: ModelConfig, options: EngineOptions) -> Engine | OneShotEngine:
+def _load_torch(folder: Path, config: ModelConfig, options: EngineOptions) -> Engine:
     try:
         import torch
 
-        from recoversat.engines.cuda.engine import load_graph_engine
-        from recoversat.engines.torch.engine import load_torch_engine
+        from recoversat.engines.cuda.engine import GraphEngine
         from recoversat.model.device import torch_device
+        from recoversat.model.transformer import Transformer
+        from recoversat.model.weights import load_model
     except ImportError:
         raise UserError(
             f"{folder} holds torch weights: pip install 'recoversat[train]', or export it to ONNX"
@@ -101,9 +107,20 @@ def _load_torch(folder: Path, config: ModelConfig, options: EngineOptions) -> En
     if options.intra_threads:
         torch.set_num_threads(options.intra_threads)
     device, kind = torch_device(options.device), options.compute_type
-    if device.type == "cuda" and config.kind == "segments":
-        dtypes = {"float32": torch.float32, "bfloat16": torch.bfloat16}
-        return load_graph_engine(folder, device, dtypes.get(kind, torch.float16))
-    if kind in _HALF:
+    as_graphs = device.type == "cuda" and config.kind == "segments"
+    if kind in _HALF and not as_graphs:
         raise UserError(f"compute type {kind} is for models of segments on a GPU; use float32")
-    return load_torch_engine(folder, options.device)
+    model, _ = load_model(folder)
+    if as_graphs and isinstance(model, Transformer):
+        dtypes = {"float32": torch.float32, "bfloat16": torch.bfloat16}
+        return GraphEngine(model, device, dtypes.get(kind, torch.float16))
+    return engine_for(model, device)
+
+
+def engine_for(model: "Model", device: "torch.device") -> Engine:
+    """Wrap a model that is in memory."""
+    from recoversat.engines.torch.engine import TorchEngine
+    from recoversat.engines.torch.nat import TorchNatEngine
+    from recoversat.model.transformer import Transformer
+
+    return TorchEngine(model, device) if isinstance(model, Transformer) else TorchNatEngine(model, device)

@@ -6,7 +6,6 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from recoversat.decoding.segmentwise import decode_segments, max_steps
 from recoversat.engines.torch.engine import TorchEngine
 from recoversat.export.ranges import Range, Ranges
 from recoversat.model.transformer import Transformer
@@ -41,7 +40,4 @@ def _decode_all(model: Transformer, sources: Sequence[Sequence[int]], k: int) ->
     """Decode sentences one by one: padding would be seen too."""
     engine = TorchEngine(model, torch.device("cpu"))
     for source in sources:
-        n_segments = np.array([k])
-        decode_segments(
-            engine.start([source], n_segments), n_segments, max_steps(np.array([len(source)]), n_segments, 20)
-        )
+        engine.decode([source], np.array([k]))

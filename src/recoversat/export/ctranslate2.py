@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from recoversat import __version__
-from recoversat.decoding.segmentwise import decode_segments, max_steps
+from recoversat.engines.engine import Options
 from recoversat.errors import UserError
 from recoversat.export.ctranslate2_writer import MODEL, POSITIONS, import_ctranslate2, write_ctranslate2
 from recoversat.export.folder import Original, ValidationText, check_place, load_original, sample_sources
@@ -103,8 +103,7 @@ def _check_fp32(original: Original, valid: ValidationText | None, force: bool) -
     """Compare the tokens of sample sentences in fp32, even where int8 is what is kept."""
     said, sources = sample_sources(original, valid)
     ones = np.ones(len(sources), dtype=np.int64)
-    limits = max_steps(np.array([len(ids) for ids in sources]), ones, original.config.decode.extra_steps)
-    decoded = decode_segments(original.engine.start(sources, ones), ones, limits)
+    decoded = original.engine.decode(sources, ones, Options(original.config.decode.extra_steps))
     wanted = [[token for token in one.segments[0] if token != EOS] for one in decoded]
     with tempfile.TemporaryDirectory() as name:
         _write(original, Path(name), "fp32")

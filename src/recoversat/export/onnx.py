@@ -13,8 +13,7 @@ from typing import Literal
 import numpy as np
 
 from recoversat.config import ModelConfig
-from recoversat.decoding.segmentwise import Decoded, decode_segments, max_steps
-from recoversat.engines.engine import Engine
+from recoversat.engines.engine import Engine, Options
 from recoversat.errors import UserError
 from recoversat.export.onnx_graph import encoder_graph, probe_graph, step_graph
 from recoversat.export.onnx_weights import Fp32, Int8, Precision, WeightFile, Weights
@@ -68,8 +67,8 @@ def compare_tokens(
     reference: Engine, exported: Engine, sources: Sequence[Sequence[int]], n_segments: int, extra_steps: int = 20
 ) -> TokenCheck:
     """Decode the sample sentences with both engines and count those that come out the same."""
-    wanted = _decode(reference, sources, n_segments, extra_steps)
-    got = _decode(exported, sources, n_segments, extra_steps)
+    counts, options = np.full(len(sources), n_segments), Options(extra_steps)
+    wanted, got = (engine.decode(sources, counts, options) for engine in (reference, exported))
     equal = [a.segments == b.segments for a, b in zip(wanted, got, strict=True)]
     return TokenCheck(len(equal), sum(equal), None if all(equal) else equal.index(False))
 
@@ -102,9 +101,3 @@ def refuse_loss(change: BleuChange, max_loss: float = 0.3, force: bool = False) 
             f"int8 loses {-change.change:.2f} BLEU ({change.reference:.2f} -> {change.exported:.2f}), "
             f"more than {max_loss}; export fp32 alone, or pass --force to keep it"
         )
-
-
-def _decode(engine: Engine, sources: Sequence[Sequence[int]], n_segments: int, extra_steps: int) -> list[Decoded]:
-    segments = np.full(len(sources), n_segments)
-    lengths = np.array([len(source) for source in sources])
-    return decode_segments(engine.start(sources, segments), segments, max_steps(lengths, segments, extra_steps))

@@ -5,7 +5,8 @@ D model, L decoder layers, H heads, E = D / H, P padded vocabulary. Needs numpy 
 
 A step takes only the segments that are still being written, packed to the left: W is the largest number of
 them in any sentence. Their keys and values go to the first free places of the cache, so that what may be
-seen is a length for each sentence and never a mask with holes.
+seen is a length for each sentence and never a mask with holes. To score a given target all its rows go through at
+once; only then do they differ in what they see, and a mask takes the place of the lengths.
 
 Fused operators were taken where they pay (10 rows, one thread): LayerNormalization and Add take 8 us where
 SkipLayerNormalization takes 33; MultiHeadAttention takes keys and values as they lie in the cache.
@@ -67,9 +68,9 @@ def step_graph(weights: Weights, config: ModelConfig, precision: Precision, file
     graph = model.graph
     tokens = graph.input("tokens", INT64, ["B", "W"])
     segments = graph.input("segments", INT64, ["B", "W"])
-    position = graph.input("position", FLOAT, ["A", 1, config.d_model])  # A = 1, or B where steps differ
+    position = graph.input("position", FLOAT, ["A", "V", config.d_model])  # (1, 1, D), or (B, W, D) where steps differ
     places = graph.input("places", INT64, ["B", "W", config.n_heads, 3])
-    lengths = graph.input("lengths", INT32, ["B"])
+    lengths = graph.input("lengths", INT32, None)  # (B,), or (B, W, M): 1 where a row is seen
     memory_lengths = graph.input("memory_lengths", INT32, ["B"])
     rows = graph.input("rows", INT64, ["N"])
     x = model.embed_rows(tokens, segments, position)  # (B, W, D)

@@ -71,8 +71,8 @@ class Graph:
     inputs: list[Any] = field(default_factory=list)
     outputs: list[Any] = field(default_factory=list)
 
-    def input(self, name: str, dtype: int, shape: Sequence[int | str]) -> str:
-        """Declare an input; a letter stands for a length that may vary."""
+    def input(self, name: str, dtype: int, shape: Sequence[int | str] | None) -> str:
+        """Declare an input; a letter stands for a length that may vary, None for any shape."""
         self.inputs.append(helper.make_tensor_value_info(name, dtype, shape))
         return name
 

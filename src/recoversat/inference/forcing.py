@@ -7,15 +7,11 @@ A place is written SEGMENT:POSITION, both counted from 1 as `translate --show se
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import pairwise
-
-import numpy as np
 
 from recoversat.decoding.segmentwise import Forced
 from recoversat.errors import UserError
-from recoversat.segments import equal_cuts
 from recoversat.text.tokenizer import Tokenizer
-from recoversat.vocab import EOS, UNK
+from recoversat.vocab import UNK
 
 _SPEC = re.compile(r"\s*(\d+)(?::(\d+))?\s*=(.*)", re.DOTALL)
 
@@ -74,13 +70,6 @@ def force_lines(specs: Sequence[str], tokenizer: Tokenizer, counts: Sequence[int
             )
     forced = force_words(specs, tokenizer, last)
     return [forced if count else {} for count in counts]
-
-
-def force_whole(target: Sequence[int], n_segments: int) -> Forced:
-    """Force every token of a translation that is cut into equal segments, and their ends."""
-    cuts = [0, *equal_cuts(np.array([len(target)]), np.array([n_segments]), n_segments)[0].tolist()]
-    segments = [[*target[start:end], EOS] for start, end in pairwise(cuts)]
-    return {(i, j): token for i, segment in enumerate(segments) for j, token in enumerate(segment)}
 
 
 def check_forced(forced: Forced, segments: Sequence[Sequence[int]], where: str) -> None:

@@ -11,10 +11,8 @@ import numpy as np
 
 from recoversat.data.corpus import Corpus, Sentences, open_corpus
 from recoversat.data.prepare import write_corpus_files
-from recoversat.decoding.beam import beam_search
-from recoversat.decoding.segmentwise import max_steps
-from recoversat.engines.engine import Engine, OneShotEngine, WholeDecoder
-from recoversat.engines.loading import EngineOptions, load_engine
+from recoversat.engines.engine import Engine, Options
+from recoversat.engines.loading import ComputeType, EngineOptions, load_engine
 from recoversat.errors import UserError
 from recoversat.files.identity import claim
 from recoversat.files.model_folder import read_config, resolve_model, weights_fingerprint
@@ -112,13 +110,11 @@ def _teacher_engine(job: Distillation) -> Engine:
 
     folder = resolve_model(job.teacher)
     config, _ = read_config(folder)
-    place = torch_device(job.device)
-    engine = load_engine(
-        folder, config.model, EngineOptions(str(place), "float16" if place.type == "cuda" else "float32")
-    )
-    if isinstance(engine, OneShotEngine):
+    if config.model.kind != "segments":
         raise UserError(f"{job.teacher}: a one-step model cannot teach; give an autoregressive one")
-    return engine
+    place = torch_device(job.device)
+    precision: ComputeType = "float16" if place.type == "cuda" else "float32"
+    return load_engine(folder, config.model, EngineOptions(str(place), precision))
 
 
 def _translate_shard(job: Distillation, engine: Engine, corpus: Corpus, number: int, done: Any) -> None:
@@ -133,15 +129,10 @@ def _translate_shard(job: Distillation, engine: Engine, corpus: Corpus, number: 
 def _translate(job: Distillation, engine: Engine, sources: Sequence[_Ids], done: Any) -> list[_Ids]:
     """Translate sources in batches of like length; what did not end within its limit comes back empty."""
     settings = read_config(resolve_model(job.teacher))[0].decode
+    options = Options(settings.extra_steps, settings.length_penalty)
     targets: list[_Ids] = [[] for _ in sources]
     for batch in _batches(sources, job.batch_tokens):
-        ones = np.ones(len(batch), dtype=np.int64)
-        limits = max_steps(np.array([len(sources[i]) for i in batch]), ones, settings.extra_steps)
-        texts, alpha = [sources[i] for i in batch], settings.length_penalty
-        if isinstance(engine, WholeDecoder):
-            found = engine.search(texts, limits, job.beam, alpha)
-        else:
-            found = beam_search(engine.start(texts, ones), limits, job.beam, alpha)
+        found = engine.search([sources[i] for i in batch], job.beam, options)
         written = [nbest.best.tokens if nbest.best.closed else [] for nbest in found]
         for i, tokens in zip(batch, written, strict=True):
             targets[i] = tokens

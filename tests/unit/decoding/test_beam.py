@@ -155,7 +155,7 @@ def test_reported_scores_are_those_of_the_parallel_pass(
     assert sum(h.closed for _, h in found) > 10
     assert sum(not h.closed for _, h in found) > 10
     for (_, h), again in zip(found, score_pairs(model, [(source, h.tokens) for source, h in found]), strict=True):
-        summed = again.token_log_probs[: len(h.tokens) + h.closed]  # one that was cut off never reached its EOS
+        summed = again.log_probs[0][: len(h.tokens) + h.closed]  # one that was cut off never reached its EOS
         assert h.token_log_probs == pytest.approx(summed, abs=1e-4)
         assert h.score == pytest.approx(sum(summed) / ((5 + len(summed)) / 6) ** 0.6, abs=1e-4)
 

@@ -6,7 +6,16 @@ import numpy as np
 import pytest
 
 from recoversat.decoding.oneshot import Written, decode_lengths, decode_once, length_candidates
+from recoversat.decoding.segmentwise import Decoded
 from recoversat.decoding.stepping import Ints
+from recoversat.vocab import EOS
+
+
+def words(results: list[Decoded]) -> list[list[int]]:
+    """Return the tokens of each, without the EOS that closes them."""
+    assert all(result.segments[0][-1] == EOS and result.steps == 1 for result in results)
+    return [result.segments[0][:-1] for result in results]
+
 
 SOURCES = [[11, 12], [21, 22, 23, 24], [31]]
 
@@ -30,9 +39,8 @@ class Repeater:
 def test_one_step_writes_the_predicted_length_and_keeps_repetitions() -> None:
     writer = Repeater(SOURCES)
     results = decode_once(writer)
-    assert [result.tokens for result in results] == [[11, 11], [21, 21, 21, 21], [31]]
-    assert results[0].log_probs == [-0.2, -0.2]
-    assert results[0].teacher_score is None
+    assert words(results) == [[11, 11], [21, 21, 21, 21], [31]]
+    assert results[0].log_probs == [[-0.2, -0.2]]
     assert writer.asked == [([0, 1, 2], [2, 4, 1])]
 
 
@@ -45,9 +53,8 @@ def test_the_teachers_favourite_length_wins(favourite: int) -> None:
         return [-1.0 * (len(t) + 1) if len(t) == favourite else -2.0 * (len(t) + 1) for t in targets]
 
     results = decode_lengths(Repeater(SOURCES), SOURCES, score, n_lengths=11)
-    assert [result.tokens for result in results] == [[11] * favourite, [21] * favourite, [31] * favourite]
-    assert [result.teacher_score for result in results] == [-1.0, -1.0, -1.0]
-    assert [result.log_probs for result in results] == [[-0.1 * favourite] * favourite] * 3
+    assert words(results) == [[11] * favourite, [21] * favourite, [31] * favourite]
+    assert [result.log_probs for result in results] == [[[-0.1 * favourite] * favourite]] * 3
 
 
 def test_each_sentence_has_its_own_favourite() -> None:
@@ -57,7 +64,7 @@ def test_each_sentence_has_its_own_favourite() -> None:
         return [-float(abs(len(t) - wanted[s[0]])) for s, t in zip(sources, targets, strict=True)]
 
     results = decode_lengths(Repeater(SOURCES), SOURCES, score, n_lengths=5)
-    assert [len(result.tokens) for result in results] == [3, 2, 1]
+    assert [len(tokens) for tokens in words(results)] == [3, 2, 1]
 
 
 def test_sums_are_compared_by_token_with_eos() -> None:
@@ -65,10 +72,7 @@ def test_sums_are_compared_by_token_with_eos() -> None:
     def score(sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]]) -> list[float]:
         return [{1: -3.0, 2: -30.0, 3: -4.0}[len(t)] for t in targets]
 
-    (result,) = decode_lengths(Repeater([[11, 12]]), [[11, 12]], score, n_lengths=3)
-    assert result.tokens == [11, 11, 11]
-    assert result.teacher_score == -1.0
-    assert result.tried == 3
+    assert words(decode_lengths(Repeater([[11, 12]]), [[11, 12]], score, n_lengths=3)) == [[11, 11, 11]]
 
 
 def test_all_candidates_are_written_in_one_batch_and_ties_go_to_the_predicted_length() -> None:
@@ -79,7 +83,7 @@ def test_all_candidates_are_written_in_one_batch_and_ties_go_to_the_predicted_le
 
     results = decode_lengths(writer, SOURCES, indifferent, n_lengths=3)
     assert writer.asked == [([0, 0, 0, 1, 1, 1, 2, 2, 2], [2, 1, 3, 4, 3, 5, 1, 2, 3])]
-    assert [len(result.tokens) for result in results] == [2, 4, 1]
+    assert [len(tokens) for tokens in words(results)] == [2, 4, 1]
 
 
 def test_one_candidate_is_one_step_decoding() -> None:
@@ -87,7 +91,7 @@ def test_one_candidate_is_one_step_decoding() -> None:
         return [-1.0] * len(targets)
 
     tried = decode_lengths(Repeater(SOURCES), SOURCES, score, n_lengths=1)
-    assert [r.tokens for r in tried] == [r.tokens for r in decode_once(Repeater(SOURCES))]
+    assert tried == decode_once(Repeater(SOURCES))
 
 
 @pytest.mark.parametrize("n", [1, 2, 5, 9, 20])

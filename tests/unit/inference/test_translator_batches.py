@@ -1,63 +1,51 @@
-"""How texts are grouped: by length, and never more than an engine with bounded memory can take."""
-
-from collections.abc import Callable, Sequence
-from typing import Any
+"""How texts are grouped: by length, the longest first, and never more than were asked for."""
 
 import pytest
 
-from recoversat.decoding.stepping import Ints, Stepper
-from recoversat.engines.engine import BoundedEngine
-from recoversat.translator import Translator
+from recoversat.decoding.beam import NBest
+from recoversat.decoding.segmentwise import Decoded
+from recoversat.decoding.stepping import Ints
+from recoversat.engines.engine import Engine, Options, Sources
 
 TEXTS = ["a", "a b c", "b", "a b", "c", "", "b c"]
 SCRIPTS = {text: ["the EOS"] for text in TEXTS if text}
 
 
-def bounded(translator: Translator, largest: Callable[[int, int], int | None]) -> list[list[int]]:
-    """Bound an engine's memory and remember the lengths of the sources it is given together."""
-    started: list[list[int]] = []
-    engine: Any = translator.engine
+class Watched(Engine):
+    """An engine that remembers the lengths of the sources it is given together."""
 
-    class Bounded(BoundedEngine):
-        max_segments = engine.max_segments
+    max_segments = 4
 
-        def start(self, sources: Sequence[Sequence[int]], n_segments: Ints) -> Stepper:
-            started.append([len(source) for source in sources])
-            return engine.start(sources, n_segments)
+    def __init__(self, engine: Engine) -> None:
+        self._engine, self.batches, self.options = engine, [], []
 
-        def largest_batch(self, source_length: int, n_segments: int) -> int | None:
-            return largest(source_length, n_segments)
+    def decode(self, sources: Sources, n_segments: Ints, options: Options = Options()) -> list[Decoded]:
+        self.batches.append([len(source) for source in sources])
+        self.options.append(options)
+        return self._engine.decode(sources, n_segments, options)
 
-    translator.engine = Bounded()
-    return started
+    def search(self, sources: Sources, beam: int, options: Options = Options()) -> list[NBest]:
+        self.batches.append([len(source) for source in sources])
+        return self._engine.search(sources, beam, options)
+
+    score = None
 
 
-def test_long_sentences_get_smaller_batches_than_short_ones(scripted) -> None:
+@pytest.mark.parametrize("beam", [1, 3])
+def test_like_lengths_are_decoded_together_and_come_back_in_order(scripted, beam: int) -> None:
     translator = scripted(SCRIPTS)
-    started = bounded(translator, lambda length, k: 6 // length)
-    assert [t.text for t in translator.translate(TEXTS)] == ["the" if text else "" for text in TEXTS]
-    assert started == [[3, 2], [2, 1, 1], [1]]
+    translator.engine = watched = Watched(translator.engine)
+    found = translator.translate(TEXTS, batch_size=4, beam=beam)
+    assert [one.text for one in found] == ["the" if text else "" for text in TEXTS]
+    assert watched.batches == [[3, 2, 2, 1], [1, 1]]
 
 
-@pytest.mark.parametrize(("beam", "sizes"), [(1, [6]), (2, [3, 3]), (3, [2, 2, 2]), (4, [1] * 6), (9, [1] * 6)])
-def test_a_beam_takes_the_place_of_as_many_sentences(scripted, beam: int, sizes: list[int]) -> None:
+def test_what_was_asked_for_reaches_the_engine(scripted) -> None:
     translator = scripted(SCRIPTS)
-    started = bounded(translator, lambda length, k: 6)
-    translator.translate(TEXTS, beam=beam)
-    assert [len(batch) for batch in started] == sizes
-
-
-@pytest.mark.parametrize(("largest", "sizes"), [(None, [4, 2]), (100, [4, 2]), (0, [1] * 6)])
-def test_the_batch_size_is_kept_and_a_batch_is_never_empty(scripted, largest: int | None, sizes: list[int]) -> None:
-    translator = scripted(SCRIPTS)
-    started = bounded(translator, lambda length, k: largest)
-    translator.translate(TEXTS, batch_size=4)
-    assert [len(batch) for batch in started] == sizes
-
-
-def test_an_engine_is_asked_with_the_k_that_is_decoded(scripted) -> None:
-    translator = scripted({"a b": ["the EOS", "house EOS"]})
-    asked: list[tuple[int, int]] = []
-    bounded(translator, lambda length, k: asked.append((length, k)) or 1)
-    translator.translate(["a b"])
-    assert asked == [(2, 2)]
+    translator.engine = watched = Watched(translator.engine)
+    translator.translate(["a"], scores=False)
+    translator.translate(["a"], scores=False, alternatives=2)
+    translator.translate(["a"], forced=[{(0, 0): 7}])
+    assert [(one.extra_steps, one.scores, one.n_best, one.forced) for one in watched.options] == [
+        (3, False, 0, None), (3, True, 2, None), (3, True, 0, [{(0, 0): 7}]),
+    ]  # fmt: skip

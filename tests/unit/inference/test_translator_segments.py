@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from recoversat.config import DataConfig, parse_config
+from recoversat.engines.engine import StepEngine
 from recoversat.errors import UserError
 from recoversat.files.builtin import builtin_model
 from recoversat.text.directions import choose_direction, known_language
@@ -132,7 +133,7 @@ def test_a_decoding_setting_that_does_not_exist_is_refused(scripted) -> None:
         scripted({"a": ["the EOS"]}).set_decoding(join_overlap=True)
 
 
-class ByCount:
+class ByCount(StepEngine):
     """An engine that writes something else in one segment than in two."""
 
     max_segments = 2

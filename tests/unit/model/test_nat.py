@@ -10,9 +10,9 @@ from torch.nn import functional as F  # noqa: N812
 from recoversat.config import ModelConfig, TrainConfig
 from recoversat.data.batching import Batch, Batches
 from recoversat.data.corpus import ParallelSentences, Sentences
-from recoversat.decoding.oneshot import decode_lengths, decode_once
+from recoversat.engines.torch.engine import TorchEngine
 from recoversat.engines.torch.nat import TorchNatEngine
-from recoversat.engines.torch.scoring import score_pairs
+from recoversat.errors import UserError
 from recoversat.model.nat import (
     MAX_LENGTH_CHANGE,
     NatTransformer,
@@ -241,24 +241,29 @@ def test_a_tiny_nat_learns_to_copy_and_to_shorten() -> None:
         optimizer.zero_grad()
         (loss.smoothed / loss.n_labels).backward()
         optimizer.step()
-    results = decode_once(TorchNatEngine(model, CPU).open(src))
-    assert sum(result.tokens == target for result, target in zip(results, tgt, strict=True)) >= 46
+    results = TorchNatEngine(model, CPU).decode(src, np.ones(len(src), dtype=np.int64))
+    assert sum(result.segments == [[*target, EOS]] for result, target in zip(results, tgt, strict=True)) >= 46
 
 
 def test_length_parallel_decoding_with_a_real_teacher_takes_its_favourite() -> None:
     torch.manual_seed(9)
-    teacher = Transformer(CONFIG)
+    teacher = TorchEngine(Transformer(CONFIG), CPU)
     sources, _ = random_pairs(6, seed=10)
-
-    def score(src: list[list[int]], tgt: list[list[int]]) -> list[float]:
-        return [one.log_prob for one in score_pairs(teacher, list(zip(src, tgt, strict=True)))]
-
     engine = TorchNatEngine(opinionated(11), CPU)
-    results = decode_lengths(engine.open(sources), sources, score, n_lengths=5)
+    results = engine.judged_by(teacher, 5).decode(sources, np.ones(6, dtype=np.int64))
     for source, result in zip(sources, results, strict=True):
         writer = engine.open([source])
         first = max(int(writer.lengths()[0]) - 2, 1)
         written = writer.write(np.zeros(5, dtype=np.int64), np.arange(first, first + 5)).tokens
-        means = [s.log_prob / len(s.token_log_probs) for s in score_pairs(teacher, [(source, t) for t in written])]
-        assert result.tokens == written[int(np.argmax(means))]
-        assert result.teacher_score == pytest.approx(max(means), abs=1e-4)
+        means = [np.mean(s.log_probs[0]) for s in teacher.score([(source, t) for t in written])]
+        assert result.segments == [[*written[int(np.argmax(means))], EOS]]
+
+
+def test_a_one_step_model_refuses_what_it_cannot_do_and_says_what_can() -> None:
+    engine = TorchNatEngine(opinionated(11), CPU)
+    with pytest.raises(UserError, match="--beam 4: a one-step model has no beam; leave it out"):
+        engine.search([[7, 8]], 4)
+    with pytest.raises(UserError, match="gives no probability to a whole translation; use a teacher"):
+        engine.score([([7, 8], [9])])
+    with pytest.raises(UserError, match="only a one-step model"):
+        TorchEngine(Transformer(CONFIG), CPU).judged_by(engine, 3)

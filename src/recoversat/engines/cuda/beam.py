@@ -9,7 +9,6 @@ B sentences, S source, W beam, R = B * W, T steps, M cache rows, C candidates a 
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -26,7 +25,8 @@ from recoversat.engines.torch.engine import top
 from recoversat.vocab import BOS, EOS
 
 
-class BeamBucket(NamedTuple):
+@dataclass(frozen=True)
+class BeamBucket:
     """Sizes that a set of graphs is made for."""
 
     batch: int

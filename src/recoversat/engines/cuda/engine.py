@@ -8,7 +8,7 @@ All calls share the buffers, so threads that call one engine wait for each other
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from pathlib import Path
+from dataclasses import astuple
 from threading import Lock
 from typing import TypeVar
 
@@ -16,7 +16,7 @@ import numpy as np
 import torch
 
 from recoversat.decoding.beam import NBest
-from recoversat.decoding.segmentwise import Decoded, Forced
+from recoversat.decoding.segmentwise import Decoded
 from recoversat.decoding.stepping import Ints
 from recoversat.engines.cuda.beam import BeamBucket, BeamSession
 from recoversat.engines.cuda.capture import SEEN, Capturer
@@ -26,11 +26,10 @@ from recoversat.engines.cuda.ops import find_ops
 from recoversat.engines.cuda.segments import SegmentBucket, SegmentSession
 from recoversat.engines.cuda.state import rung
 from recoversat.engines.cuda.weights import collect_weights
-from recoversat.engines.engine import WholeDecoder
-from recoversat.engines.torch.engine import TorchEngine, TorchStepper
-from recoversat.errors import UserError
+from recoversat.engines.engine import Engine, Options, Sources
+from recoversat.engines.pairs import Pair
+from recoversat.engines.torch.engine import TorchEngine
 from recoversat.model.transformer import Transformer
-from recoversat.model.weights import load_model
 
 BATCHES = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512)
 SOURCES = (16, 32, 48, 64, 96, 128, 192, 256)
@@ -44,8 +43,8 @@ _Bucket = SegmentBucket | BeamBucket
 _Result = TypeVar("_Result")
 
 
-class GraphEngine(WholeDecoder):
-    """Decode with a Transformer as CUDA graphs; steps taken one by one go through the reference engine.
+class GraphEngine(Engine):
+    """Decode with a Transformer as CUDA graphs; the reference engine scores, forces and traces.
 
     `fused`: use the Triton kernels (None: where they work).
     """
@@ -66,7 +65,7 @@ class GraphEngine(WholeDecoder):
             ops = find_ops(device, lambda fused, plain: check_ops(fused, plain, weights), fused)
             self._model = GraphModel(weights, ops)
             self._capturer = Capturer(device)
-        self._stepwise = TorchEngine(model, device, dtype)
+        self._reference = TorchEngine(model, device, dtype)
         self._max_buckets, self._max_bytes = max_buckets, max_bytes or _memory_for_buffers(device)
         self._sessions: OrderedDict[_Bucket, _Session] = OrderedDict()
         self._lock = Lock()
@@ -77,54 +76,44 @@ class GraphEngine(WholeDecoder):
 
     @property
     def description(self) -> dict[str, str | int]:
-        """Name engine, precision, device and threads, for the signature of a result."""
-        return self._stepwise.description | {"engine": f"graphs ({self._model.ops.name})"}
+        return self._reference.description | {"engine": f"graphs ({self._model.ops.name})"}
 
     @property
     def buckets(self) -> list[tuple[int, ...]]:
         """The buckets whose graphs are kept, the most recently used one last."""
-        return [tuple(bucket) for bucket in self._sessions]
+        return [astuple(bucket) for bucket in self._sessions]
 
-    def start(self, sources: Sequence[Sequence[int]], n_segments: Ints) -> TorchStepper:
-        """Begin decoding step by step, with the reference engine."""
-        return self._stepwise.start(sources, n_segments)
-
-    def decode(
-        self,
-        sources: Sequence[Sequence[int]],
-        n_segments: Ints,
-        limits: Ints,
-        forced: Sequence[Forced] | None = None,
-        n_best: int = 0,
-    ) -> list[Decoded]:
-        """Write sentence b as n_segments[b] segments of at most limits[b] steps: `decode_segments` in one go."""
-        n_segments, limits = np.asarray(n_segments), np.maximum(limits, 1)
-        k, any_forced = rung(int(n_segments.max(initial=1)), SEGMENTS), forced is not None and any(forced)
+    def decode(self, sources: Sources, n_segments: Ints, options: Options = Options()) -> list[Decoded]:
+        if options.n_best or (options.forced and any(options.forced)):  # too rare to be worth graphs of their own
+            return self._reference.decode(sources, n_segments, options)
+        limits = np.maximum(options.most_steps(sources, n_segments), 1)
+        k = rung(int(n_segments.max(initial=1)), SEGMENTS)
         source, room = self._lengths(sources, limits, k)
 
         def decode(part: slice) -> list[Decoded]:
-            bucket = SegmentBucket(_batch(sources[part]), source, k, room, n_best, any_forced)
+            bucket = SegmentBucket(_batch(sources[part]), source, k, room)
             session = self._session(bucket, lambda: SegmentSession(self._model, self._capturer, bucket))
             assert isinstance(session, SegmentSession)
-            part_forced = forced[part] if forced is not None else None
-            return session.decode(sources[part], n_segments[part], limits[part], part_forced)
+            return session.decode(sources[part], n_segments[part], limits[part])
 
         return self._in_parts(decode, len(sources), (source, room, k))
 
-    def search(self, sources: Sequence[Sequence[int]], limits: Ints, beam: int = 4, alpha: float = 0.6) -> list[NBest]:
-        """Find the best translation of each sentence by beam search with one segment: `beam_search` in one go."""
-        limits = np.maximum(limits, 1)
+    def search(self, sources: Sources, beam: int, options: Options = Options()) -> list[NBest]:
+        limits = np.maximum(options.most_steps(sources, np.ones(len(sources), dtype=np.int64)), 1)
         source, room = self._lengths(sources, limits, beam)
 
         def search(part: slice) -> list[NBest]:
             bucket = BeamBucket(_batch(sources[part]), source, beam, room)
             session = self._session(bucket, lambda: BeamSession(self._model, self._capturer, bucket))
             assert isinstance(session, BeamSession)
-            return session.search(sources[part], limits[part], alpha)
+            return session.search(sources[part], limits[part], options.length_penalty)
 
         return self._in_parts(search, len(sources), (source, room, beam))
 
-    def _lengths(self, sources: Sequence[Sequence[int]], limits: Ints, rows_a_step: int) -> tuple[int, int]:
+    def score(self, pairs: Sequence[Pair], n_segments: int = 1) -> list[Decoded]:
+        return self._reference.score(pairs, n_segments)
+
+    def _lengths(self, sources: Sources, limits: Ints, rows_a_step: int) -> tuple[int, int]:
         """Return the bucket's source length and cache rows."""
         longest = max((len(source) for source in sources), default=1)
         return rung(longest, SOURCES), rung(int(limits.max(initial=1)) * rows_a_step, SEEN)
@@ -162,7 +151,7 @@ class GraphEngine(WholeDecoder):
         return torch.cuda.device(self._device) if self._device.type == "cuda" else nullcontext()
 
 
-def _batch(sources: Sequence[Sequence[int]]) -> int:
+def _batch(sources: Sources) -> int:
     return rung(len(sources), BATCHES)
 
 
@@ -170,11 +159,3 @@ def _memory_for_buffers(device: torch.device) -> int:
     if device.type != "cuda":
         return _CPU_MEMORY
     return torch.cuda.get_device_properties(device).total_memory // _MEMORY_SHARE
-
-
-def load_graph_engine(folder: Path, device: torch.device, dtype: torch.dtype) -> GraphEngine:
-    """Load a model folder's weights onto a GPU."""
-    model, _ = load_model(folder)
-    if not isinstance(model, Transformer):
-        raise UserError(f"{folder}: a one-step model is not decoded in segments")
-    return GraphEngine(model, device, dtype)

@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.nn import functional as F  # noqa: N812
 
 from recoversat.engines.cuda.ops import Ops
-from recoversat.engines.cuda.weights import Affine, AttentionBlock, FeedBlock, Weights
+from recoversat.engines.cuda.weights import Affine, Block, Weights
 
 
 @dataclass(frozen=True)
@@ -66,11 +66,11 @@ class GraphModel:
         w, (batch, length) = self.weights, src.shape
         mask = memory.mask[:, None, None, :]
         x, y = F.embedding(src.view(-1), w.embedding), positions
-        for layer in w.encoder:
-            qkv = _linear(self.ops.add_norm(x, y, layer.attention.norm), layer.attention.inputs)
+        for attention, feed in w.encoder:
+            qkv = _linear(self.ops.add_norm(x, y, attention.norm), attention.inputs)
             query, key, value = qkv.view(batch, length, 3, *self._heads).unbind(2)
-            y = self._attend(query, key, value, mask, layer.attention.output)
-            y = self._feed(self.ops.add_norm(x, y, layer.feed.norm), layer.feed)
+            y = self._attend(query, key, value, mask, attention.output)
+            y = self._feed(self.ops.add_norm(x, y, feed.norm), feed)
         hidden = self.ops.add_norm(x, y, w.encoder_norm)
         torch.addmm(w.memory.bias, hidden, w.memory.weight.t(), out=memory.keys_values.view(batch * length, -1))
 
@@ -79,14 +79,14 @@ class GraphModel:
         w, batch = self.weights, memory.mask.shape[0]
         row_mask, source_mask = rows.mask[:, None, :, :n_seen], memory.mask[:, None, None, :]
         x, y = F.embedding(tokens, w.embedding), rows.positions.index_select(0, rows.newest)
-        for number, (layer, cache) in enumerate(zip(w.decoder, rows.caches, strict=True)):
-            qkv = _linear(self.ops.add_norm(x, y, layer.attention.norm), layer.attention.inputs)
+        for number, ((attention, cross, feed), cache) in enumerate(zip(w.decoder, rows.caches, strict=True)):
+            qkv = _linear(self.ops.add_norm(x, y, attention.norm), attention.inputs)
             qkv = qkv.view(batch, -1, 3, *self._heads)
             cache.index_copy_(1, rows.newest, qkv[:, :, 1:])
             seen = cache[:, :n_seen]
-            y = self._attend(qkv[:, :, 0], seen[:, :, 0], seen[:, :, 1], row_mask, layer.attention.output)
-            y = self._cross(self.ops.add_norm(x, y, layer.cross.norm), memory, number, source_mask, layer.cross)
-            y = self._feed(self.ops.add_norm(x, y, layer.feed.norm), layer.feed)
+            y = self._attend(qkv[:, :, 0], seen[:, :, 0], seen[:, :, 1], row_mask, attention.output)
+            y = self._cross(self.ops.add_norm(x, y, cross.norm), memory, number, source_mask, cross)
+            y = self._feed(self.ops.add_norm(x, y, feed.norm), feed)
         return self.ops.add_norm(x, y, w.decoder_norm)
 
     def logits(self, hidden: Tensor, single: bool) -> Tensor:
@@ -94,7 +94,7 @@ class GraphModel:
         output = self.weights.vocabulary
         return F.linear(hidden, output.weight, self.weights.single_bias if single else output.bias)
 
-    def _cross(self, normed: Tensor, memory: Memory, layer: int, mask: Tensor, block: AttentionBlock) -> Tensor:
+    def _cross(self, normed: Tensor, memory: Memory, layer: int, mask: Tensor, block: Block) -> Tensor:
         keys, values = memory.keys_values[:, :, layer].unbind(2)
         query = _linear(normed, block.inputs).view(mask.shape[0], -1, *self._heads)
         return self._attend(query, keys, values, mask, block.output)
@@ -106,10 +106,10 @@ class GraphModel:
         )
         return _linear(mixed.transpose(1, 2).reshape(-1, self.weights.sizes.heads), output)
 
-    def _feed(self, normed: Tensor, block: FeedBlock) -> Tensor:
-        inner = block.inner
+    def _feed(self, normed: Tensor, block: Block) -> Tensor:
+        inner = block.inputs
         hidden = torch._addmm_activation(inner.bias, normed, inner.weight.t())  # its ReLU costs no kernel of its own
-        return _linear(hidden, block.outer)
+        return _linear(hidden, block.output)
 
 
 def _linear(x: Tensor, affine: Affine) -> Tensor:

@@ -5,32 +5,29 @@ and then, whether all segments have ended. B sentences, S source, K segments, R 
 """
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
-from recoversat.decoding.segmentwise import Decoded, Forced
-from recoversat.decoding.stepping import FREE, Ints
+from recoversat.decoding.segmentwise import Decoded
+from recoversat.decoding.stepping import Ints
 from recoversat.engines.cuda.capture import Capturer, Graphs, steps_before_asking
 from recoversat.engines.cuda.model import GraphModel, Rows
-from recoversat.engines.cuda.ops import allowed_log_probs, note_choice
 from recoversat.engines.cuda.state import Arena, Field, SegmentState, hidden
-from recoversat.engines.torch.engine import top
 from recoversat.vocab import BOS, PAD, TERMINATORS
 
 
-class SegmentBucket(NamedTuple):
+@dataclass(frozen=True)
+class SegmentBucket:
     """Sizes that a set of graphs is made for."""
 
     batch: int
     source: int
     segments: int
     room: int  # cache rows: a multiple of 64
-    n_best: int = 0  # alternatives that are noted
-    forced: bool = False
 
     @property
     def steps(self) -> int:
@@ -62,20 +59,15 @@ class SegmentSession:
             self._state.rows,
             self._state.row_mask[:, None],
         )
-        best = (bucket.steps, n_rows, min(bucket.n_best, weights.sizes.vocab_true))
-        self._best_tokens = torch.zeros(best, dtype=torch.int64, device=device)
-        self._best_log_probs = torch.zeros(best, dtype=torch.float32, device=device)
         self._graphs = Graphs(capturer, self._arena.memory, self._run_encoder, self._run_step, bucket.room)
 
     def drop(self) -> None:
         """Let go of the graphs; the session is not used again."""
         self._graphs.drop()
 
-    def decode(
-        self, sources: Sequence[Sequence[int]], n_segments: Ints, limits: Ints, forced: Sequence[Forced] | None
-    ) -> list[Decoded]:
+    def decode(self, sources: Sequence[Sequence[int]], n_segments: Ints, limits: Ints) -> list[Decoded]:
         """Write the translations of sources that fit the bucket."""
-        self._fill(sources, n_segments, limits, forced)
+        self._fill(sources, n_segments, limits)
         self._arena.upload()
         self._graphs.encode()
         unasked = steps_before_asking(max(len(source) for source in sources), int(n_segments.max()))
@@ -87,29 +79,9 @@ class SegmentSession:
 
     def _run_step(self, n_seen: int) -> None:
         hidden = self._model.step(self._state.tokens, self._rows, n_seen, self._memory)
-        logits = self._model.logits(hidden, single=self._bucket.segments == 1)
-        if self._bucket.n_best or self._bucket.forced:
-            self._choose_openly(logits)
-        else:
-            self._model.ops.choose(logits, self._state)
+        self._model.ops.choose(self._model.logits(hidden, single=self._bucket.segments == 1), self._state)
 
-    def _choose_openly(self, logits: Tensor) -> None:
-        """Choose with forced tokens, and note alternatives."""
-        now, log_probs = self._state.steps[:1], allowed_log_probs(logits, self._state)
-        best, best_tokens = top(log_probs, max(1, self._best_tokens.shape[-1]))  # (R, n)
-        if self._bucket.n_best:
-            self._best_tokens.index_copy_(0, now, best_tokens[None])
-            self._best_log_probs.index_copy_(0, now, best[None])
-        tokens, chosen = best_tokens[:, 0], best[:, 0]
-        if self._bucket.forced:
-            wanted = self._arena.device["forced"].index_select(0, now).view(-1)  # (R,)
-            tokens = torch.where(wanted == FREE, tokens, wanted)
-            chosen = log_probs.gather(-1, tokens[:, None])[:, 0]
-        note_choice(tokens, chosen, self._state)
-
-    def _fill(
-        self, sources: Sequence[Sequence[int]], n_segments: Ints, limits: Ints, forced: Sequence[Forced] | None
-    ) -> None:
+    def _fill(self, sources: Sequence[Sequence[int]], n_segments: Ints, limits: Ints) -> None:
         """Write sources and the state before the first step on the host; places without a sentence end at once."""
         host, k, count = self._arena.host, self._bucket.segments, len(sources)
         fill_sources(sources, host["src"], host["source_mask"], self._hidden)
@@ -119,8 +91,6 @@ class SegmentSession:
         host["single"][:], host["limits"][:] = segments == 1, bounds
         host["active"][:], host["tokens"][:] = active, np.where(active, BOS, PAD)
         host["row_mask"][:, :k] = np.where(active, 0, self._hidden)
-        if self._bucket.forced:
-            _fill_forced(forced or [], host["forced"])
 
     def _collect(self, taken: int, n_segments: Ints, limits: Ints) -> list[Decoded]:
         """Fetch what was noted in the steps taken."""
@@ -130,28 +100,12 @@ class SegmentSession:
         lengths = _lengths(tokens, limits)
         log_probs = np.ascontiguousarray(log[:, 1]).view(np.float32).transpose(1, 2, 0)
         listed = zip(tokens.tolist(), log_probs.tolist(), lengths.tolist(), n_segments.tolist(), strict=True)
-        results = [_decoded(*lists) for lists in listed]
-        if self._bucket.n_best:
-            self._collect_alternatives(results, taken)
-        return results
-
-    def _collect_alternatives(self, results: list[Decoded], taken: int) -> None:
-        shape = (taken, self._bucket.batch, self._bucket.segments, -1)
-        tokens = self._best_tokens[:taken].view(shape).cpu().numpy()  # (T, B, K, n)
-        log_probs = self._best_log_probs[:taken].view(shape).cpu().numpy()
-        for b, result in enumerate(results):
-            result.alternatives = [
-                [
-                    list(zip(tokens[t, b, k].tolist(), log_probs[t, b, k].tolist(), strict=True))
-                    for t in range(len(segment))
-                ]
-                for k, segment in enumerate(result.segments)
-            ]
+        return [_decoded(*lists) for lists in listed]
 
 
 def _fields(bucket: SegmentBucket, dtype: torch.dtype) -> dict[str, Field]:
     rows, integers = (bucket.batch, bucket.segments), torch.int64
-    fields = {
+    return {
         "src": Field((bucket.batch, bucket.source), integers),
         "single": Field(rows, integers),
         "limits": Field(rows, integers),
@@ -163,7 +117,6 @@ def _fields(bucket: SegmentBucket, dtype: torch.dtype) -> dict[str, Field]:
         "source_mask": Field((bucket.batch, bucket.source), dtype),
         "row_mask": Field((bucket.batch, mask_width(bucket.room, bucket.segments)), dtype),
     }
-    return fields | ({"forced": Field((bucket.steps, *rows), integers)} if bucket.forced else {})
 
 
 def mask_width(room: int, n_rows: int) -> int:
@@ -183,14 +136,6 @@ def fill_sources(sources: Sequence[Sequence[int]], src: Ints, mask: NDArray[Any]
     for line, source in enumerate(sources):
         src[line, : len(source)] = source
         mask[line, : len(source)] = 0
-
-
-def _fill_forced(forced: Sequence[Forced], places: NDArray[np.int64]) -> None:
-    places[:] = FREE
-    for sentence, wanted in enumerate(forced):
-        for (segment, position), token in wanted.items():
-            if position < places.shape[0] and segment < places.shape[2]:
-                places[position, sentence, segment] = token
 
 
 def _decoded(tokens: list[list[int]], log_probs: list[list[float]], lengths: list[int], count: int) -> Decoded:

@@ -38,38 +38,12 @@ class Norm:
 
 
 @dataclass(frozen=True)
-class AttentionBlock:
-    """A norm, the projection of what it gives and the projection of what attention gives."""
+class Block:
+    """A norm and two maps: into and out of attention, or into and out of a feed-forward layer."""
 
     norm: Norm
-    inputs: Affine  # queries, keys and values; only queries where keys come from the source
+    inputs: Affine  # of self-attention: queries, keys and values; only queries where keys come from the source
     output: Affine
-
-
-@dataclass(frozen=True)
-class FeedBlock:
-    """A norm and the two maps of a feed-forward layer."""
-
-    norm: Norm
-    inner: Affine
-    outer: Affine
-
-
-@dataclass(frozen=True)
-class EncoderBlocks:
-    """One encoder layer."""
-
-    attention: AttentionBlock
-    feed: FeedBlock
-
-
-@dataclass(frozen=True)
-class DecoderBlocks:
-    """One decoder layer; the source's keys and values are projected elsewhere, for all layers at once."""
-
-    attention: AttentionBlock
-    cross: AttentionBlock
-    feed: FeedBlock
 
 
 @dataclass(frozen=True)
@@ -98,10 +72,10 @@ class Weights:
     sizes: Sizes
     embedding: Tensor  # (V, D), already scaled
     segments: Tensor  # (max_segments, D), float32
-    encoder: list[EncoderBlocks]
+    encoder: list[tuple[Block, Block]]  # self-attention, feed-forward
     encoder_norm: Norm
     memory: Affine  # (L * 2 * H * E, D): keys and values of the source for every decoder layer
-    decoder: list[DecoderBlocks]
+    decoder: list[tuple[Block, Block, Block]]  # self-attention, attention to the source, feed-forward
     decoder_norm: Norm
     vocabulary: Affine  # (V, D); -inf in the bias of what is never written
     single_bias: Tensor  # (V,) the same where K = 1: there is nothing to delete
@@ -173,28 +147,26 @@ class _Collector:
     def _put(self, x: Tensor) -> Tensor:
         return x.detach().to(self._device, self._dtype).contiguous()
 
-    def _encoder(self, layer: EncoderLayer) -> EncoderBlocks:
-        return EncoderBlocks(
+    def _encoder(self, layer: EncoderLayer) -> tuple[Block, Block]:
+        return (
             self._attention(layer.attention_norm, layer.self_attention),
             self._feed(layer.feed_forward_norm, layer.feed_forward),
         )
 
-    def _decoder(self, layer: DecoderLayer) -> DecoderBlocks:
+    def _decoder(self, layer: DecoderLayer) -> tuple[Block, Block, Block]:
         cross = layer.cross_attention
-        return DecoderBlocks(
+        return (
             self._attention(layer.attention_norm, layer.self_attention),
-            AttentionBlock(
-                self._norm(layer.cross_norm), self._to_heads(cross.query, 1), self._from_heads(cross.output)
-            ),
+            Block(self._norm(layer.cross_norm), self._to_heads(cross.query, 1), self._from_heads(cross.output)),
             self._feed(layer.feed_forward_norm, layer.feed_forward),
         )
 
-    def _attention(self, norm: nn.Module, attention: SelfAttention) -> AttentionBlock:
-        return AttentionBlock(self._norm(norm), self._to_heads(attention.qkv, 3), self._from_heads(attention.output))
+    def _attention(self, norm: nn.Module, attention: SelfAttention) -> Block:
+        return Block(self._norm(norm), self._to_heads(attention.qkv, 3), self._from_heads(attention.output))
 
-    def _feed(self, norm: nn.Module, feed: FeedForward) -> FeedBlock:
+    def _feed(self, norm: nn.Module, feed: FeedForward) -> Block:
         hidden, d = aligned(feed.inner.out_features), self._sizes.d_model
-        return FeedBlock(self._norm(norm), self._affine(feed.inner, hidden, d), self._affine(feed.outer, d, hidden))
+        return Block(self._norm(norm), self._affine(feed.inner, hidden, d), self._affine(feed.outer, d, hidden))
 
     def _memory(self, layers: list[DecoderLayer]) -> Affine:
         parts = [self._to_heads(layer.cross_attention.key_value, 2) for layer in layers]

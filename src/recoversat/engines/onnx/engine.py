@@ -4,19 +4,23 @@ B sentences, S source, K segments, L decoder layers, H heads, E = D / H, D model
 """
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import onnxruntime
+from numpy.typing import NDArray
 
 from recoversat.config import ModelConfig
-from recoversat.decoding.stepping import Floats, Ints, Stepper
-from recoversat.engines.engine import BoundedEngine, pad_sources
-from recoversat.engines.onnx.split_stepper import SplitStepper
+from recoversat.decoding.beam import NBest
+from recoversat.decoding.segmentwise import Decoded
+from recoversat.decoding.stepping import Floats, Ints
+from recoversat.engines.engine import Options, Sources, StepEngine
+from recoversat.engines.onnx.scoring import score_rows, takes_masks
 from recoversat.engines.onnx.stepper import Binding, OnnxStepper, Positions
+from recoversat.engines.pairs import Pair, check_pairs, equal_rows, pair_batches, scored, side_by_side
 from recoversat.errors import UserError
 from recoversat.vocab import DEL, NEVER_EMITTED
 
@@ -25,16 +29,17 @@ _ROWS = 160
 _SOURCE_TOKENS = 512
 _FLOAT = 4  # bytes
 _BLOCK = 128  # the graph's vocabulary is padded to whole blocks (see onnx_weights, which needs onnx)
+_Result = TypeVar("_Result")
 
 
-class OnnxEngine(BoundedEngine):
+class OnnxEngine(StepEngine):
     """Decode with the graphs that `export_model` wrote.
 
-    `threads` bounds the processor cores used: each takes a part of the batch and computes alone, so that a single
-    sentence uses one. (Two cores inside each product were slower than one for a sentence and than this for a batch.)
+    `threads` bounds the processor cores used: each decodes a part of the batch alone, so that a single sentence uses
+    one. (Two cores inside each product were slower than one for a sentence and than this for a batch.)
     `max_memory`, in bytes, bounds what decoding needs beside the weights: half of it is for what sentences keep
-    from step to step (the caller asks `largest_batch` and stays within it), half for the scores and rows of one
-    step (a batch that needs more goes through the graph in parts); ONNX Runtime then gives memory back at once.
+    from step to step, half for the scores and rows of one step; a batch that needs more is decoded in parts, one
+    after the other. ONNX Runtime then gives memory back at once.
     int8 rows have a scale of their own product's; where an export knew none, those of a batch share one, and neighbours
     may move a score in its last digits.
     """
@@ -52,6 +57,7 @@ class OnnxEngine(BoundedEngine):
         self._single_bias = self._bias.copy()
         self._single_bias[DEL] = -np.inf  # one segment has nothing to delete
         self._positions = Positions(config.d_model)
+        self._takes_masks = takes_masks(self._step)
 
     @property
     def max_segments(self) -> int:
@@ -59,50 +65,96 @@ class OnnxEngine(BoundedEngine):
 
     @property
     def description(self) -> dict[str, str | int]:
-        """Name engine, precision, device and threads, for the signature of a result."""
         return {"engine": "onnx", "precision": self._precision, "device": "cpu", "threads": self._threads}
 
-    def start(self, sources: Sequence[Sequence[int]], n_segments: Ints) -> Stepper:
-        """Encode the sources and project them for every decoder layer."""
-        single = np.asarray(n_segments) == 1
-        parts = [
-            places
-            for group in (np.flatnonzero(~single), np.flatnonzero(single))
-            for places in self._parts(n_segments, group)
-        ]
+    def start(self, sources: Sources, n_segments: Ints) -> OnnxStepper:
+        """Encode the sources and project them for every decoder layer; of one segment are all sentences or none."""
+        single, widest = bool((n_segments == 1).all()), int(n_segments.max())
+        assert single or not (n_segments == 1).any()
+        memory, lengths = self._encode(sources)
+        length = memory.shape[3]
+        room = length + length // 5 + widest  # what is longer is rare, and makes the cache grow
+        return OnnxStepper(self._step, memory, lengths, self._positions, self._bias_for(single), room)
 
-        def start(places: Ints) -> OnnxStepper:
-            return self._start([sources[place] for place in places], int(n_segments[places].max()))
+    def decode(self, sources: Sources, n_segments: Ints, options: Options = Options()) -> list[Decoded]:
+        decode, n_segments = super().decode, np.asarray(n_segments)
 
-        pool = self._pool if len(parts) > 1 else None
-        steppers = list((pool.map if pool else map)(start, parts))
-        return steppers[0] if len(parts) == 1 else SplitStepper(list(zip(steppers, parts, strict=True)), pool)
+        def part(places: Ints) -> list[Decoded]:
+            return decode([sources[i] for i in places], n_segments[places], options.of(places))
 
-    def largest_batch(self, source_length: int, n_segments: int) -> int | None:
-        """Return how many sentences of this length may be started at once within `max_memory`; None = any number."""
+        return self._in_parts(part, self._parts(sources, n_segments))
+
+    def search(self, sources: Sources, beam: int, options: Options = Options()) -> list[NBest]:
+        search, ones = super().search, np.ones(len(sources), dtype=np.int64)
+
+        def part(places: Ints) -> list[NBest]:
+            return search([sources[i] for i in places], beam, options.of(places))
+
+        return self._in_parts(part, self._parts(sources, ones, beam))
+
+    def score(self, pairs: Sequence[Pair], n_segments: int = 1) -> list[Decoded]:
+        """Run all rows of a target at once; what the graph or the memory is not made for goes a step at a time."""
+        stepwise, most = super().score, self._rows_at_once()
+        if not self._takes_masks:
+            return stepwise(pairs, n_segments)
+        check_pairs(pairs)
+
+        def part(places: Ints) -> list[Decoded]:
+            some = [pairs[i] for i in places]
+            targets = [equal_rows(target, n_segments) for _, target in some]
+            if self._max_memory is not None and len(targets[0].labels) > most:  # is alone
+                return stepwise(some, n_segments)
+            memory, lengths = self._encode([source for source, _ in some])
+            bias = self._bias_for(n_segments == 1)
+            log_probs = score_rows(self._step, memory, lengths, self._positions, bias, targets)
+            each = np.split(log_probs, np.cumsum([len(target.labels) for target in targets])[:-1])
+            return [scored(target, own.tolist()) for target, own in zip(targets, each, strict=True)]
+
+        return self._in_parts(part, map(np.array, pair_batches(pairs, n_segments, most)))
+
+    def _in_parts(self, work: Callable[[Ints], list[_Result]], parts: Iterable[Ints]) -> list[_Result]:
+        """Work on parts of a batch, in as many threads as there may be; results come in the order of the batch."""
+        parts = list(parts)
+        run = self._pool.map if self._pool and len(parts) > 1 else map
+        found: dict[int, _Result] = {}
+        for places, results in zip(parts, run(work, parts), strict=True):
+            found |= zip(places.tolist(), results, strict=True)
+        return [found[place] for place in range(len(found))]
+
+    def _parts(self, sources: Sources, n_segments: Ints, beam: int = 1) -> list[Ints]:
+        """Cut a batch into equal parts, one or more a thread, within the bounds on rows and memory."""
+        parts: list[Ints] = []
+        for group in (np.flatnonzero(n_segments != 1), np.flatnonzero(n_segments == 1)):
+            if not len(group):
+                continue
+            rows_each = int(n_segments[group].max()) * beam
+            at_once = max(1, self._rows_at_once() // rows_each)
+            if self._max_memory is not None:
+                longest = max(len(sources[i]) for i in group.tolist())
+                kept = beam * self._bytes_kept(longest, int(n_segments[group].max()))
+                at_once = min(at_once, max(1, self._max_memory // 2 // (kept * self._threads)))
+            rounds = -(-len(group) // (at_once * self._threads))
+            parts += np.array_split(group, min(len(group), rounds * self._threads))
+        return parts
+
+    def _rows_at_once(self) -> int:
         if self._max_memory is None:
-            return None
-        config = self._config
-        rows = source_length + 2 * (source_length + 2 * n_segments)  # of the source, and while the cache grows
-        return max(1, self._max_memory // 2 // (2 * config.decoder_layers * config.d_model * rows * _FLOAT))
+            return _ROWS
+        one = 3 * len(self._bias) * _FLOAT  # logits, log-probabilities, and one more while they are computed
+        return min(_ROWS, self._max_memory // 2 // (one * self._threads))
 
-    def _parts(self, n_segments: Ints, group: Ints) -> list[Ints]:
-        """Cut a group of sentences into equal parts, one or more a thread, within the bounds on rows and memory."""
-        if not len(group):
-            return []
-        widest = int(n_segments[group].max())
-        at_once = max(1, _ROWS // widest)
-        if self._max_memory is not None:
-            # logits, log-probabilities, and one more while they are computed, in every thread
-            one = 3 * widest * len(self._bias) * _FLOAT * self._threads
-            at_once = min(at_once, max(1, self._max_memory // 2 // one))
-        rounds = -(-len(group) // (at_once * self._threads))
-        n_parts = min(len(group), rounds * self._threads)
-        return np.array_split(group, n_parts) if n_parts > 1 else [group]
+    def _bytes_kept(self, source_length: int, n_segments: int) -> int:
+        """Estimate what a sentence keeps from step to step: of its source, and of rows while the cache grows."""
+        n_rows = source_length + 2 * (source_length + 2 * n_segments)
+        return 2 * self._config.decoder_layers * self._config.d_model * n_rows * _FLOAT
 
-    def _start(self, sources: Sequence[Sequence[int]], n_segments: int) -> "OnnxStepper":
+    def _bias_for(self, single: bool) -> Floats:
+        return self._single_bias if single else self._bias
+
+    def _encode(self, sources: Sources) -> tuple[Floats, NDArray[np.int32]]:
+        """Return keys and values of the sources for every decoder layer (2L, B, H, S, E), and their lengths."""
         config = self._config
-        tokens = pad_sources(sources)  # (B, S)
+        tokens = side_by_side(sources)  # (B, S)
         batch, length = tokens.shape
         heads = config.n_heads
         lengths = np.array([len(source) for source in sources], dtype=np.int32)
@@ -119,9 +171,7 @@ class OnnxEngine(BoundedEngine):
             binding.run()
             if not whole:
                 memory[:, part] = found
-        bias = self._single_bias if n_segments == 1 else self._bias
-        room = length + length // 5 + n_segments  # what is longer is rare, and makes the cache grow
-        return OnnxStepper(self._step, memory, lengths, self._positions, bias, room)
+        return memory, lengths
 
 
 def saturates(folder: Path) -> bool:

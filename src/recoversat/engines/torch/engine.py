@@ -5,24 +5,23 @@ B sentences, S source, K segments, V vocabulary.
 
 from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
+from recoversat.decoding.segmentwise import Decoded
 from recoversat.decoding.stepping import FREE, Bools, Choice, Ints
-from recoversat.engines.engine import pad_sources
-from recoversat.engines.torch.description import describe_torch
-from recoversat.engines.torch.nat import TorchNatEngine
-from recoversat.model.build import Model
-from recoversat.model.device import torch_device
+from recoversat.engines.engine import Sources, StepEngine
+from recoversat.engines.pairs import Pair, side_by_side
+from recoversat.engines.torch.scoring import score_pairs
 from recoversat.model.transformer import DecoderCache, Transformer
-from recoversat.model.weights import load_model
 from recoversat.vocab import DEL, NEVER_EMITTED
 
+_PRECISIONS = {torch.float32: "fp32", torch.bfloat16: "bf16", torch.float16: "fp16"}
 
-class TorchEngine:
+
+class TorchEngine(StepEngine):
     """Decode with a Transformer as it is."""
 
     def __init__(self, model: Transformer, device: torch.device, dtype: torch.dtype = torch.float32) -> None:
@@ -35,13 +34,16 @@ class TorchEngine:
 
     @property
     def description(self) -> dict[str, str | int]:
-        """Name engine, precision, device and threads, for the signature of a result."""
         return describe_torch(self._model, self._device)
 
+    def score(self, pairs: Sequence[Pair], n_segments: int = 1) -> list[Decoded]:
+        """Run all rows of a target at once."""
+        return score_pairs(self._model, pairs, n_segments)
+
     @torch.inference_mode()
-    def start(self, sources: Sequence[Sequence[int]], n_segments: Ints) -> "TorchStepper":
+    def start(self, sources: Sources, n_segments: Ints) -> "TorchStepper":
         """Encode the sources and project them for every decoder layer."""
-        src = torch.from_numpy(pad_sources(sources)).to(self._device)  # (B, S)
+        src = torch.from_numpy(side_by_side(sources)).to(self._device)  # (B, S)
         lengths = torch.tensor([len(source) for source in sources], device=self._device)
         positions = torch.arange(src.shape[1], device=self._device).expand_as(src)
         real = (positions < lengths[:, None]).long()
@@ -112,12 +114,9 @@ def top(scores: Tensor, n: int) -> tuple[Tensor, Tensor]:
     return values, blocks.gather(-1, places // block) * block + places % block
 
 
-def engine_for(model: Model, device: torch.device) -> "TorchEngine | TorchNatEngine":
-    """Wrap a model that is in memory."""
-    return TorchEngine(model, device) if isinstance(model, Transformer) else TorchNatEngine(model, device)
-
-
-def load_torch_engine(folder: Path, device: str = "auto") -> "TorchEngine | TorchNatEngine":
-    """Load a model folder's weights onto a device."""
-    model, _ = load_model(folder)
-    return engine_for(model, torch_device(device))
+def describe_torch(model: nn.Module, device: torch.device) -> dict[str, str | int]:
+    """Name engine, precision, device and threads of a model that torch runs."""
+    dtype = next(model.parameters()).dtype
+    name = torch.cuda.get_device_name(device) if device.type == "cuda" else device.type
+    precision = _PRECISIONS.get(dtype, str(dtype))
+    return {"engine": "torch", "precision": precision, "device": name, "threads": torch.get_num_threads()}

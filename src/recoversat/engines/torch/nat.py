@@ -4,21 +4,29 @@ B sentences, S source, R translations to write, N positions of the longest, V vo
 """
 
 from collections.abc import Sequence
+from copy import copy
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from recoversat.decoding.oneshot import Written
+from recoversat.decoding.beam import NBest
+from recoversat.decoding.oneshot import Written, decode_lengths, decode_once
+from recoversat.decoding.segmentwise import Decoded
 from recoversat.decoding.stepping import Ints
-from recoversat.engines.engine import OneShotEngine, pad_sources
-from recoversat.engines.torch.description import describe_torch
+from recoversat.engines.engine import Engine, Options, Sources
+from recoversat.engines.pairs import Pair, side_by_side
+from recoversat.engines.torch.engine import describe_torch
+from recoversat.errors import UserError
 from recoversat.model.nat import NatTransformer, predicted_lengths
 from recoversat.vocab import N_SPECIAL
 
 
-class TorchNatEngine(OneShotEngine):
-    """Write with a NatTransformer as it is, on CPU or GPU."""
+class TorchNatEngine(Engine):
+    """Write with a NatTransformer as it is, on CPU or GPU: in the length it predicts, or in several that are judged."""
+
+    _judge: Engine | None = None
+    _n_lengths = 1
 
     def __init__(self, model: NatTransformer, device: torch.device) -> None:
         self._model = model.to(device).eval()
@@ -31,15 +39,37 @@ class TorchNatEngine(OneShotEngine):
 
     @property
     def description(self) -> dict[str, str | int]:
-        """Name engine, precision, device and threads, for the signature of a result."""
         return describe_torch(self._model, self._device)
 
+    def judged_by(self, teacher: Engine, n_lengths: int) -> "TorchNatEngine":
+        judged = copy(self)
+        judged._judge, judged._n_lengths = teacher, n_lengths
+        return judged
+
+    def decode(self, sources: Sources, n_segments: Ints, options: Options = Options()) -> list[Decoded]:
+        """Write each sentence in one step; there is nothing to force and nothing to bound."""
+        writer = self.open(sources)
+        if self._judge is None:
+            return decode_once(writer)
+        return decode_lengths(writer, sources, self._score_by_teacher, self._n_lengths)
+
+    def search(self, sources: Sources, beam: int, options: Options = Options()) -> list[NBest]:
+        raise UserError(f"--beam {beam}: a one-step model has no beam; leave it out, or give --lengths and a teacher")
+
+    def score(self, pairs: Sequence[Pair], n_segments: int = 1) -> list[Decoded]:
+        raise UserError("a one-step model gives no probability to a whole translation; use a teacher")
+
     @torch.inference_mode()
-    def open(self, sources: Sequence[Sequence[int]]) -> "TorchWriter":
+    def open(self, sources: Sources) -> "TorchWriter":
         """Encode the sources."""
-        src = torch.from_numpy(pad_sources(sources)).to(self._device)  # (B, S)
+        src = torch.from_numpy(side_by_side(sources)).to(self._device)  # (B, S)
         lengths = torch.tensor([len(source) for source in sources], device=self._device)
         return TorchWriter(self._model, src, lengths)
+
+    def _score_by_teacher(self, sources: Sources, targets: Sequence[Sequence[int]]) -> list[float]:
+        assert self._judge is not None
+        judged = self._judge.score(list(zip(sources, targets, strict=True)))
+        return [sum(one.log_probs[0]) for one in judged]
 
 
 class TorchWriter:

@@ -19,7 +19,7 @@ def bleu_validator(corpus: Corpus, config: Config, batch_size: int = 128) -> Cal
     each = directed(corpus.valid_src, corpus.config, corpus.config.tgt_lang)
 
     def validate(model: Model) -> float:
-        from recoversat.engines.torch.engine import engine_for
+        from recoversat.engines.loading import engine_for
 
         engine = engine_for(model, next(model.parameters()).device)
         translator = Translator.of(engine, corpus.tokenizer, config)

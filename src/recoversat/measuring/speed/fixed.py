@@ -1,19 +1,18 @@
 """Let an untrained model write a fixed number of tokens, so that its speed means something.
 
-The real decoding runs: only what the engine chose is changed, so that segments end when they should.
+The real decoding runs; only when segments end is decided here (`Options.lives`).
 """
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 
 from recoversat.decoding.beam import NBest
-from recoversat.decoding.segmentwise import Decoded, Forced
-from recoversat.decoding.stepping import Bools, Choice, Ints, Stepper
-from recoversat.engines.engine import Engine, WholeDecoder
-from recoversat.vocab import DEL, EOS, N_SPECIAL
+from recoversat.decoding.segmentwise import Decoded
+from recoversat.decoding.stepping import Ints
+from recoversat.engines.engine import Engine, Options, Sources
+from recoversat.engines.pairs import Pair
 
 
 def lives(length: int, n_segments: int) -> Ints:
@@ -33,12 +32,7 @@ def lives(length: int, n_segments: int) -> Ints:
     return even + 1
 
 
-def fix_length(engine: Engine, length: int) -> "FixedEngine":
-    """Make an engine write `length` tokens, in the way it decodes fastest."""
-    return FixedDecoder(engine, length) if isinstance(engine, WholeDecoder) else FixedEngine(engine, length)
-
-
-class FixedEngine:
+class FixedEngine(Engine):
     """An engine whose every translation has `length` tokens."""
 
     def __init__(self, engine: Engine, length: int) -> None:
@@ -49,62 +43,15 @@ class FixedEngine:
         return self._engine.max_segments
 
     @property
-    def description(self) -> Any:
-        return getattr(self._engine, "description", None)
+    def description(self) -> dict[str, str | int]:
+        return self._engine.description
 
-    def start(self, sources: Sequence[Sequence[int]], n_segments: Ints) -> "FixedStepper":
-        """Encode as the engine does."""
-        return FixedStepper(self._engine.start(sources, n_segments), lives(self.length, int(n_segments.max())))
+    def decode(self, sources: Sources, n_segments: Ints, options: Options = Options()) -> list[Decoded]:
+        fixed = replace(options, lives=lives(self.length, int(n_segments.max())))
+        return self._engine.decode(sources, n_segments, fixed)
 
+    def search(self, sources: Sources, beam: int, options: Options = Options()) -> list[NBest]:
+        return self._engine.search(sources, beam, replace(options, lives=lives(self.length, 1)))
 
-class FixedDecoder(FixedEngine, WholeDecoder):
-    """An engine that decodes whole sentences; all segments live to the last step, as nothing ends them before."""
-
-    def decode(
-        self,
-        sources: Sequence[Sequence[int]],
-        n_segments: Ints,
-        limits: Ints,
-        forced: Sequence[Forced] | None = None,
-        n_best: int = 0,
-    ) -> list[Decoded]:
-        """Decode as the engine does, up to the last step."""
-        last = int(lives(self.length, int(n_segments.max())).max())
-        return self._whole.decode(sources, n_segments, np.full_like(limits, last), forced, n_best)
-
-    def search(self, sources: Sequence[Sequence[int]], limits: Ints, beam: int = 4, alpha: float = 0.6) -> list[NBest]:
-        """Search as the engine does, up to the last step."""
-        return self._whole.search(sources, np.full_like(limits, self.length), beam, alpha)
-
-    @property
-    def _whole(self) -> WholeDecoder:
-        assert isinstance(self._engine, WholeDecoder)
-        return self._engine
-
-
-class FixedStepper:
-    """Replaces the ends that the engine chose by those that are due."""
-
-    def __init__(self, stepper: Stepper, lives: Ints) -> None:
-        self._stepper, self._lives, self._step = stepper, lives, 0
-
-    def step(
-        self, tokens: Ints, active: Bools, forced: Ints | None = None, n_best: int = 0, scores: bool = True
-    ) -> Choice:
-        """Take a real step."""
-        choice = self._stepper.step(tokens, active, forced, n_best, scores)
-        self._step += 1
-        due = (self._step >= self._lives)[None, :]  # (1, K)
-        choice = replace(choice, tokens=_ended(choice.tokens, due))
-        if choice.best_tokens is None:
-            return choice
-        return replace(choice, best_tokens=_ended(choice.best_tokens, due[..., None]))
-
-    def keep(self, which: Ints) -> None:
-        """Drop or reorder members of the batch."""
-        self._stepper.keep(which)
-
-
-def _ended(tokens: Ints, due: Bools) -> Ints:
-    alive = np.where((tokens == EOS) | (tokens == DEL), N_SPECIAL, tokens)
-    return np.where(due, EOS, alive)
+    def score(self, pairs: Sequence[Pair], n_segments: int = 1) -> list[Decoded]:
+        return self._engine.score(pairs, n_segments)

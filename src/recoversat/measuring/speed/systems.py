@@ -10,7 +10,7 @@ from recoversat.export.ctranslate2_writer import MODEL
 from recoversat.files.model_folder import WEIGHTS, resolve_model
 from recoversat.measuring.peers.ctranslate2 import CTranslate2Translator, is_ctranslate2
 from recoversat.measuring.quality.systems import engine_settings
-from recoversat.measuring.speed.fixed import fix_length
+from recoversat.measuring.speed.fixed import FixedEngine
 from recoversat.measuring.speed.specs import AUTO, BenchSystem
 from recoversat.translator import Translator
 
@@ -68,7 +68,7 @@ class OwnRunner:
 
     def translate(self, texts: Sequence[str], length: int | None) -> Sequence[Written]:
         if length not in self._engines:
-            self._engines[length] = fix_length(self._engines[None], length or 0)
+            self._engines[length] = FixedEngine(self._engines[None], length or 0)
         self._translator.engine = self._engines[length]
         return self._translator.translate(
             texts, segments=self._segments, batch_size=len(texts), beam=self._beam, scores=False

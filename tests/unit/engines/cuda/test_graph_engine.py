@@ -6,8 +6,7 @@ import torch
 
 from benchmarks import gpu_check
 from recoversat.config import ModelConfig, parse_config
-from recoversat.decoding.beam import NBest, beam_search
-from recoversat.decoding.segmentwise import Decoded, Forced, decode_segments
+from recoversat.decoding.segmentwise import Decoded, Forced
 from recoversat.decoding.stepping import Ints
 from recoversat.engines.cuda.beam import BeamBucket, BeamSession
 from recoversat.engines.cuda.capture import Capturer, Replay, rehearse
@@ -16,7 +15,8 @@ from recoversat.engines.cuda.model import GraphModel
 from recoversat.engines.cuda.ops import PlainOps
 from recoversat.engines.cuda.segments import SegmentBucket, SegmentSession
 from recoversat.engines.cuda.weights import collect_weights
-from recoversat.engines.engine import WholeDecoder
+from recoversat.engines.engine import Options
+from recoversat.engines.pairs import equal_rows
 from recoversat.engines.torch.engine import TorchEngine
 from recoversat.model.transformer import Transformer
 from recoversat.text.tokenizer import BpeTokenizer
@@ -65,8 +65,8 @@ def assert_same(
 ) -> list[Decoded]:
     reference, graphs = engines
     k, bounds = np.array(n_segments).clip(max=graphs.max_segments), np.array(limits)
-    expected = decode_segments(reference.start(sources, k), k, bounds, forced, n_best)
-    got = graphs.decode(sources, k, bounds, forced, n_best)
+    options = Options(forced=forced, n_best=n_best, limits=bounds)
+    expected, got = (engine.decode(sources, k, options) for engine in (reference, graphs))
     assert len(got) == len(expected)
     for one, other in zip(expected, got, strict=True):
         assert one.segments == other.segments
@@ -136,9 +136,8 @@ def test_a_bucket_used_again_remembers_nothing(engines: Engines) -> None:
 
 def assert_same_search(engines: Engines, sources: list[list[int]], limits: Ints, beam: int, alpha: float) -> None:
     reference, graphs = engines
-    ones = np.ones(len(sources), dtype=np.int64)
-    expected: list[NBest] = beam_search(reference.start(sources, ones), limits, beam, alpha)
-    got = graphs.search(sources, limits, beam, alpha)
+    options = Options(length_penalty=alpha, limits=limits)
+    expected, got = (engine.search(sources, beam, options) for engine in (reference, graphs))
     for one, other in zip(expected, got, strict=True):
         assert one.steps == other.steps
         assert one.best.tokens == other.best.tokens
@@ -167,7 +166,7 @@ def test_buckets_are_dropped_when_there_are_too_many() -> None:
     config = SHAPES["odd"]
     engine = GraphEngine(lively_model(config), CPU, torch.float32, max_buckets=2)
     for n_segments in (1, 2, 3, 2):
-        engine.decode(sources_of([5]), np.array([n_segments]), np.array([4]))
+        engine.decode(sources_of([5]), np.array([n_segments]), Options(limits=np.array([4])))
     assert [bucket[2] for bucket in engine.buckets] == [3, 2]
 
 
@@ -178,7 +177,7 @@ def test_batches_that_need_too_much_memory_are_decoded_in_parts() -> None:
     parts = GraphEngine(lively_model(config), CPU, torch.float32, max_bytes=300_000)
     sources, k, limits = sources_of([5] * 11), np.full(11, 3), np.full(11, 9)
     assert_same((TorchEngine(model, CPU), parts), sources, k.tolist(), limits.tolist())
-    found = [engine.search(sources, limits, 2) for engine in (whole, parts)]
+    found = [engine.search(sources, 2, Options(limits=limits)) for engine in (whole, parts)]
     assert [one.best.tokens for one in found[0]] == [one.best.tokens for one in found[1]]
     assert max(bucket[0] for bucket in parts.buckets) < 11
 
@@ -205,7 +204,7 @@ def test_a_step_asks_the_device_nothing_and_uses_nothing_of_the_host() -> None:
     """On torch's meta device there are no values: reading one, or mixing in a tensor of the host, is an error."""
     weights = collect_weights(lively_model(SHAPES["odd"]), torch.device("meta"), torch.float16)
     model, capturer = GraphModel(weights, PlainOps()), Capturer(CPU)
-    for bucket in (SegmentBucket(2, 16, 5, 64), SegmentBucket(1, 16, 1, 64), SegmentBucket(2, 16, 4, 128, 3, True)):
+    for bucket in (SegmentBucket(2, 16, 5, 64), SegmentBucket(1, 16, 1, 64), SegmentBucket(2, 16, 4, 128)):
         segments = SegmentSession(model, capturer, bucket)
         segments._run_encoder()
         segments._run_step(64)
@@ -217,9 +216,9 @@ def test_a_step_asks_the_device_nothing_and_uses_nothing_of_the_host() -> None:
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
 def test_half_precision_writes_something_alike(dtype: torch.dtype) -> None:
     config, sources, k = SHAPES["small"], sources_of([12] * 16), np.full(16, 5)
-    exact = GraphEngine(lively_model(config), CPU, torch.float32).decode(sources, k, np.full(16, 8))
+    exact = GraphEngine(lively_model(config), CPU, torch.float32).decode(sources, k, Options(limits=np.full(16, 8)))
     with torch.backends.mkldnn.flags(enabled=False):  # it trips over instructions that some machines only claim to have
-        half = GraphEngine(lively_model(config), CPU, dtype).decode(sources, k, np.full(16, 8))
+        half = GraphEngine(lively_model(config), CPU, dtype).decode(sources, k, Options(limits=np.full(16, 8)))
     pairs = [
         (a, b)
         for one, other in zip(exact, half, strict=True)
@@ -230,16 +229,26 @@ def test_half_precision_writes_something_alike(dtype: torch.dtype) -> None:
 
 
 def test_nothing_becomes_nothing(engines: Engines) -> None:
-    nothing = np.zeros(0, dtype=np.int64)
-    assert engines[1].decode([], nothing, nothing) == []
-    assert engines[1].search([], nothing) == []
+    assert engines[1].decode([], np.zeros(0, dtype=np.int64)) == []
+    assert engines[1].search([], 4) == []
+    assert engines[1].score([]) == []
 
 
-def test_translators_know_it_decodes_whole_sentences(engines: Engines) -> None:
-    reference, graphs = engines
-    assert isinstance(graphs, WholeDecoder)
-    assert not isinstance(reference, WholeDecoder)
-    assert graphs.description["engine"] == "graphs (plain)"
+@pytest.mark.parametrize("n_segments", [1, 2, 5])
+def test_given_targets_have_the_log_probabilities_of_decoding(engines: Engines, n_segments: int) -> None:
+    graphs, sources = engines[1], sources_of([7, 25, 1, 12])
+    pairs = list(zip(sources, sources_of([9, 20, 3, 0], seed=4), strict=True))
+    targets = [equal_rows(target, n_segments) for _, target in pairs]
+    places = [zip(own.segments.tolist(), own.steps.tolist(), strict=True) for own in targets]
+    forced = [dict(zip(each, own.labels.tolist(), strict=True)) for each, own in zip(places, targets, strict=True)]
+    stepwise = graphs.decode(sources, np.full(4, n_segments), Options(forced=forced, limits=np.full(4, 30)))
+    for one, other in zip(stepwise, graphs.score(pairs, n_segments), strict=True):
+        assert (one.segments, one.steps) == (other.segments, other.steps)
+        np.testing.assert_allclose(np.concatenate(one.log_probs), np.concatenate(other.log_probs), atol=2e-4)
+
+
+def test_it_says_what_it_is(engines: Engines) -> None:
+    assert engines[1].description["engine"] == "graphs (plain)"
 
 
 def test_a_translator_writes_the_same_with_it(tokenizer: BpeTokenizer) -> None:
@@ -253,14 +262,14 @@ def test_a_translator_writes_the_same_with_it(tokenizer: BpeTokenizer) -> None:
         assert [one.text for one in expected] == [one.text for one in got]
         assert [one.steps for one in expected] == [one.steps for one in got]
         assert [one.score for one in expected] == pytest.approx([one.score for one in got], abs=1e-4)
-    assert {bucket[2] for bucket in graphs.engine.buckets} == {1, 2, 3}
+    assert {bucket[2] for bucket in graphs.engine.buckets} == {1, 3}  # what is traced has no graphs of its own
 
 
 def test_models_vary_in_what_they_write(engines: Engines) -> None:
     """Guard the tests above: lengths differ and both endings occur."""
     sources = sources_of([20] * 30)
     k = np.full(30, 5)
-    got = engines[1].decode(sources, k, np.full(30, 24))
+    got = engines[1].decode(sources, k, Options(limits=np.full(30, 24)))
     endings = {segment[-1] for one in got for segment in one.segments}
     lengths = {len(segment) for one in got for segment in one.segments}
     assert {EOS, DEL} <= endings

@@ -1,4 +1,5 @@
 import json
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -10,11 +11,11 @@ import pytest
 import torch
 
 from recoversat.config import ModelConfig
-from recoversat.decoding.segmentwise import decode_segments
+from recoversat.decoding.stepping import Ints
+from recoversat.engines.engine import Options, StepEngine
 from recoversat.engines.onnx import engine as onnx_engine
 from recoversat.engines.onnx.engine import OnnxEngine
-from recoversat.engines.onnx.split_stepper import SplitStepper
-from recoversat.engines.onnx.stepper import OnnxStepper, sinusoids
+from recoversat.engines.onnx.stepper import Binding, OnnxStepper, sinusoids
 from recoversat.errors import UserError
 from recoversat.export.onnx import export_model
 from recoversat.export.ranges import Range
@@ -33,9 +34,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def stepper_of(engine: OnnxEngine, batch: int, n_segments: int) -> OnnxStepper:
-    stepper = engine.start([[7, 8, 9]] * batch, np.full(batch, n_segments))
-    assert isinstance(stepper, OnnxStepper)
-    return stepper
+    return engine.start([[7, 8, 9]] * batch, np.full(batch, n_segments))
 
 
 def test_new_rows_are_written_into_the_same_memory(folder: Path) -> None:
@@ -53,7 +52,6 @@ def test_new_rows_are_written_into_the_same_memory(folder: Path) -> None:
 def test_hypotheses_of_a_sentence_change_places_without_copying_its_source(folder: Path) -> None:
     def stepped(which: list[int]) -> OnnxStepper:
         stepper = engine.start([[7, 8, 9], [9, 8]], np.array([1, 1]))
-        assert isinstance(stepper, OnnxStepper)
         stepper.keep(np.array([0, 0, 1, 1]))
         stepper.step(np.array([[BOS], [30], [40], [50]]), alive)
         stepper.keep(np.array(which))
@@ -81,9 +79,7 @@ def test_rounding_with_zero_as_the_least_value_is_a_relu(tmp_path: Path) -> None
         ranges = {name: Range(low if name.endswith("outer") else -30.0, 30.0) for name in names}
         [made] = export_model(weights, CONFIG, tmp_path / str(low), ("int8",), ranges)
         graph = onnx.load(made / "step.onnx", load_external_data=False).graph
-        [decoded] = decode_segments(
-            OnnxEngine(made, CONFIG).start([[7, 8, 9]], np.array([3])), np.array([3]), np.array([6])
-        )
+        [decoded] = OnnxEngine(made, CONFIG).decode([[7, 8, 9]], np.array([3]), Options(limits=np.array([6])))
         return [p for segment in decoded.log_probs for p in segment], any(node.op_type == "Relu" for node in graph.node)
 
     with_relu, without = scores(tiny), scores(0.0)
@@ -120,56 +116,113 @@ def test_a_step_in_which_nobody_writes_changes_nothing(folder: Path) -> None:
     assert stepper._filled.tolist() == [0]
 
 
+def parts_of(engine: OnnxEngine, sources: list[list[int]], k: Ints, beam: int = 1) -> list[list[int]]:
+    return [part.tolist() for part in engine._parts(sources, k, beam)]
+
+
 def test_little_memory_means_small_parts_and_the_same_translation(folder: Path) -> None:
-    sources, n_segments = [[7, 8, 9], [10, 11], [12] * 9, [13]], np.full(4, 3)
-    limits = np.full(4, 6)
+    sources, k, limits = [[7, 8, 9], [10, 11], [12] * 9, [13]], np.full(4, 3), np.full(4, 6)
     free, bounded = OnnxEngine(folder, CONFIG), OnnxEngine(folder, CONFIG, max_memory=1)
-    assert isinstance(free.start(sources, n_segments), OnnxStepper)
-    parts = bounded.start(sources, n_segments)
-    assert isinstance(parts, SplitStepper)
-    assert [len(places) for _, places in parts._parts] == [1, 1, 1, 1]
-    alone = [decode_segments(free.start([s], n_segments[:1]), n_segments[:1], limits[:1])[0] for s in sources]
-    assert [d.segments for d in decode_segments(parts, n_segments, limits)] == [d.segments for d in alone]
+    assert parts_of(free, sources, k) == [[0, 1, 2, 3]]
+    assert parts_of(bounded, sources, k) == [[0], [1], [2], [3]]
+    alone = [free.decode([source], k[:1], Options(limits=limits[:1]))[0] for source in sources]
+    assert bounded.decode(sources, k, Options(limits=limits)) == alone
+    assert [one.best for one in bounded.search(sources, 3)] == [free.search([s], 3)[0].best for s in sources]
 
 
 def test_the_bound_on_memory_grows_parts_with_it(folder: Path) -> None:
-    sources, n_segments = [[7] * 20] * 12, np.full(12, 10)
+    sources, k = [[7] * 20] * 12, np.full(12, 10)
 
-    def first_part(max_memory: int) -> int:
-        stepper = OnnxEngine(folder, CONFIG, max_memory=max_memory).start(sources, n_segments)
-        return len(stepper._parts[0][1]) if isinstance(stepper, SplitStepper) else len(sources)
+    def first_part(max_memory: int, beam: int = 1, k: Ints = k) -> int:
+        return len(parts_of(OnnxEngine(folder, CONFIG, max_memory=max_memory), sources, k, beam)[0])
 
-    one = 2 * 3 * 10 * 256 * 4  # twice three copies of the scores of 10 rows, 200 tokens in blocks of 128
-    assert [first_part(3 * one), first_part(6 * one), first_part(100 * one)] == [3, 6, 12]
-
-
-def test_the_bound_on_memory_says_how_large_a_batch_may_be(folder: Path) -> None:
-    def largest(max_memory: int | None, length: int = 20) -> int | None:
-        return OnnxEngine(folder, CONFIG, max_memory=max_memory).largest_batch(length, 10)
-
-    kept = 2 * 2 * 32 * (20 + 2 * 40) * 4  # keys and values, layers, width, rows, bytes
-    assert largest(None) is None
-    assert [largest(1), largest(2 * 7 * kept), largest(2 * 7 * kept, length=200)] == [1, 7, 1]
+    scores = 2 * 3 * 10 * 256 * 4  # twice three copies of the scores of 10 rows, 200 tokens in blocks of 128
+    kept = 2 * 2 * 2 * 32 * (20 + 2 * 40) * 4  # twice keys and values, layers, width, rows, bytes
+    assert kept > scores
+    assert [first_part(3 * kept), first_part(6 * kept), first_part(100 * kept)] == [3, 6, 12]
+    one = np.ones(12, dtype=np.int64)
+    assert first_part(6 * kept, beam=2, k=one) == first_part(12 * kept, beam=4, k=one)  # each hypothesis takes a place
 
 
 def test_threads_share_a_batch_and_write_the_same(folder: Path) -> None:
     sources, k, limits = [[7, 8, 9], [10, 11], [12] * 9, [13], [14, 15]], np.array([3, 3, 1, 3, 1]), np.full(5, 6)
     one, two = (OnnxEngine(folder, CONFIG, threads) for threads in (1, 2))
-    parts = two.start(sources, k)
-    assert isinstance(parts, SplitStepper)
-    groups = [places for _, places in parts._parts]
-    assert [group.tolist() for group in groups] == [[0, 1], [3], [2], [4]]
-    written = decode_segments(parts, k, limits)
-    for group in groups:  # int8: neighbours share a scale, so the same ones must be there
-        alone = decode_segments(one.start([sources[i] for i in group], k[group]), k[group], limits[group])
-        assert [written[i].segments for i in group] == [d.segments for d in alone]
-    assert isinstance(two.start(sources[:1], k[:1]), OnnxStepper)
+    parts = parts_of(two, sources, k)
+    assert parts == [[0, 1], [3], [2], [4]]
+    written = two.decode(sources, k, Options(limits=limits))
+    for part in parts:  # int8: neighbours share a scale, so the same ones must be there
+        assert [written[i] for i in part] == one.decode(
+            [sources[i] for i in part], k[part], Options(limits=limits[part])
+        )
+    assert parts_of(two, sources[:1], k[:1]) == [[0]]
+
+
+PAIRS = [([7, 8, 9], [20, 21, 22]), ([10, 11], [23]), ([12] * 9, [24] * 30), ([13], []), ([14, 15], [25, 26])]
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_scores_come_in_the_order_of_their_pairs(folder: Path, threads: int) -> None:
+    engine = OnnxEngine(folder, CONFIG, threads)
+    together = engine.score(PAIRS * 5, 2)
+    assert len(together) == 25
+    for (_, target), one, again in zip(PAIRS, together, together[5:], strict=False):
+        assert [token for segment in one.segments for token in segment[:-1]] == target
+        assert one.segments == again.segments
+    assert engine.score([]) == []
+    with pytest.raises(UserError, match="pair 2: its source is empty"):
+        engine.score([PAIRS[0], ([], [9])])
+
+
+def calls_of(engine: OnnxEngine, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Note each run of a graph by what it gets for lengths: (B,) in a step, (B, N, N) in one pass."""
+    calls: list[str] = []
+    bind = Binding.inputs
+
+    def watch(self: Binding, arrays: dict[str, np.ndarray]) -> None:
+        if "places" in arrays:
+            calls.append("one pass" if arrays["lengths"].ndim == 3 else "step")
+        bind(self, arrays)
+
+    monkeypatch.setattr(Binding, "inputs", watch)
+    return calls
+
+
+def test_a_target_goes_through_the_graph_once(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    engine = OnnxEngine(folder, CONFIG)
+    calls = calls_of(engine, monkeypatch)
+    engine.score(PAIRS[:2], 2)
+    assert calls == ["one pass"]
+
+
+def test_a_target_too_long_for_the_memory_is_scored_step_by_step(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    scores = 2 * 3 * 10 * 256 * 4  # of 10 rows
+    engine = OnnxEngine(folder, CONFIG, max_memory=scores)
+    calls = calls_of(engine, monkeypatch)
+    found = engine.score(PAIRS, 1)
+    assert {"one pass", "step"} == set(calls)
+    for one, other in zip(found, StepEngine.score(engine, PAIRS, 1), strict=True):
+        assert one.segments == other.segments
+
+
+def test_an_older_graph_is_scored_step_by_step(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    old = tmp_path / "int8"
+    shutil.copytree(folder, old)
+    model = onnx.load(str(old / "step.onnx"), load_external_data=False)
+    for value in model.graph.input:
+        if value.name == "lengths":
+            value.type.tensor_type.shape.dim.add().dim_param = "B"
+    (old / "step.onnx").write_bytes(model.SerializeToString())
+    engine = OnnxEngine(old, CONFIG)
+    calls = calls_of(engine, monkeypatch)
+    found = engine.score(PAIRS, 3)
+    assert set(calls) == {"step"}
+    assert [one.segments for one in found] == [one.segments for one in OnnxEngine(folder, CONFIG).score(PAIRS, 3)]
 
 
 def test_tokens_do_not_depend_on_whether_they_are_scored(folder: Path) -> None:
     engine, k, limits = OnnxEngine(folder, CONFIG), np.array([3, 1]), np.array([5, 5])
-    scored = decode_segments(engine.start([[7, 8, 9], [10, 11]], k), k, limits)
-    unscored = decode_segments(engine.start([[7, 8, 9], [10, 11]], k), k, limits, scores=False)
+    scored = engine.decode([[7, 8, 9], [10, 11]], k, Options(limits=limits))
+    unscored = engine.decode([[7, 8, 9], [10, 11]], k, Options(limits=limits, scores=False))
     assert [d.segments for d in unscored] == [d.segments for d in scored]
     assert [d.log_probs for d in unscored] == [[[], [], []], [[]]]
     assert all(log_probs for d in scored for log_probs in d.log_probs)
@@ -197,7 +250,7 @@ def test_an_old_graph_is_refused(folder: Path) -> None:
 
 def test_a_processor_that_overflows_gets_exact_products(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     k, limits = np.array([3, 1]), np.array([5, 5])
-    usual = decode_segments(OnnxEngine(folder, CONFIG).start([[7, 8, 9], [10, 11]], k), k, limits)
+    usual = OnnxEngine(folder, CONFIG).decode([[7, 8, 9], [10, 11]], k, Options(limits=limits))
     levels = []
     session = onnxruntime.InferenceSession
 
@@ -207,7 +260,7 @@ def test_a_processor_that_overflows_gets_exact_products(folder: Path, monkeypatc
 
     monkeypatch.setattr(onnxruntime, "InferenceSession", remember)
     monkeypatch.setattr(onnx_engine, "saturates", lambda folder: True)
-    exact = decode_segments(OnnxEngine(folder, CONFIG).start([[7, 8, 9], [10, 11]], k), k, limits)
+    exact = OnnxEngine(folder, CONFIG).decode([[7, 8, 9], [10, 11]], k, Options(limits=limits))
     assert levels == [onnxruntime.GraphOptimizationLevel.ORT_ENABLE_EXTENDED] * 2
     assert [d.segments for d in exact] == [d.segments for d in usual]
     for one, other in zip(usual, exact, strict=True):
@@ -255,12 +308,12 @@ from pathlib import Path
 import numpy as np
 
 from recoversat.config import ModelConfig
-from recoversat.decoding.segmentwise import decode_segments
+from recoversat.engines.engine import Options
 from recoversat.engines.onnx.engine import OnnxEngine
 
 engine = OnnxEngine(Path(sys.argv[1]), ModelConfig(**json.loads(sys.argv[2])))
 k = np.array([3, 1])
-print(json.dumps([d.segments for d in decode_segments(engine.start([[7, 8, 9], [10, 11]], k), k, np.array([5, 5]))]))
+print(json.dumps([d.segments for d in engine.decode([[7, 8, 9], [10, 11]], k, Options(limits=np.array([5, 5])))]))
 """
 
 
@@ -268,5 +321,5 @@ def test_runs_where_torch_and_onnx_are_absent(folder: Path) -> None:
     command = [sys.executable, "-c", WITHOUT_TORCH, str(folder), CONFIG.model_dump_json()]
     output = subprocess.run(command, capture_output=True, text=True, check=True).stdout
     engine, k = OnnxEngine(folder, CONFIG), np.array([3, 1])
-    here = decode_segments(engine.start([[7, 8, 9], [10, 11]], k), k, np.array([5, 5]))
+    here = engine.decode([[7, 8, 9], [10, 11]], k, Options(limits=np.array([5, 5])))
     assert json.loads(output) == [decoded.segments for decoded in here]

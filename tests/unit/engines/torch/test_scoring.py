@@ -5,7 +5,8 @@ import pytest
 import torch
 
 from recoversat.config import ModelConfig
-from recoversat.engines.torch.scoring import Pair, equal_segments, score_pairs
+from recoversat.engines.pairs import Pair
+from recoversat.engines.torch.scoring import score_pairs
 from recoversat.errors import UserError
 from recoversat.model.transformer import Transformer
 from recoversat.segments import assemble, divide, rows
@@ -54,8 +55,8 @@ def plainly(model: Transformer, source: list[int], target: list[int]) -> list[fl
 def test_scores_are_those_of_asking_token_by_token(model: Transformer, pairs: list[Pair]) -> None:
     for (source, target), score in zip(pairs, score_pairs(model, pairs), strict=True):
         expected = plainly(model, list(source), list(target))
-        assert score.token_log_probs == pytest.approx(expected, abs=1e-4)
-        assert score.log_prob == pytest.approx(sum(expected), abs=1e-3)
+        assert score.log_probs == [pytest.approx(expected, abs=1e-4)]
+        assert score.segments == [[*target, EOS]]
 
 
 @pytest.mark.parametrize("batch_tokens", [1, 30, 100])
@@ -63,7 +64,7 @@ def test_the_batch_does_not_matter(model: Transformer, pairs: list[Pair], batch_
     whole = score_pairs(model, pairs)
     order = np.random.default_rng(batch_tokens).permutation(len(pairs)).tolist()
     for at, score in zip(order, score_pairs(model, [pairs[i] for i in order], batch_tokens=batch_tokens), strict=True):
-        assert score.token_log_probs == pytest.approx(whole[at].token_log_probs, abs=1e-4)
+        assert score.log_probs == [pytest.approx(whole[at].log_probs[0], abs=1e-4)]
 
 
 def test_batches_hold_no_more_than_they_may(
@@ -83,15 +84,15 @@ def test_batches_hold_no_more_than_they_may(
 
 
 def test_probabilities_of_one_step_sum_to_one(model: Transformer) -> None:
-    firsts = [score_pairs(model, [([9, 10], [token])])[0].token_log_probs[0] for token in range(N_SPECIAL, V)]
-    ends = score_pairs(model, [([9, 10], [])])[0].token_log_probs[0]
+    firsts = [score_pairs(model, [([9, 10], [token])])[0].log_probs[0][0] for token in range(N_SPECIAL, V)]
+    ends = score_pairs(model, [([9, 10], [])])[0].log_probs[0][0]
     assert np.exp([*firsts, ends]).sum() == pytest.approx(1.0, abs=1e-5)
 
 
 def test_an_unknown_token_in_a_target_costs_but_does_not_forbid(model: Transformer) -> None:
     (score,) = score_pairs(model, [([9, 10], [11, UNK, 12])])
-    assert score.token_log_probs == pytest.approx(plainly(model, [9, 10], [11, UNK, 12]), abs=1e-4)
-    assert np.isfinite(score.log_prob)
+    assert score.log_probs == [pytest.approx(plainly(model, [9, 10], [11, UNK, 12]), abs=1e-4)]
+    assert np.isfinite(score.log_probs).all()
 
 
 @pytest.mark.parametrize("n_segments", [2, 3])
@@ -105,29 +106,9 @@ def test_several_segments_are_scored_as_training_divides_them(model: Transformer
     logits[:, [PAD, BOS, UNK]] = -torch.inf
     expected = logits.log_softmax(-1)[torch.arange(len(r.labels)), torch.from_numpy(r.labels)]
     (score,) = score_pairs(model, [(source, target)], n_segments=n_segments)
-    assert score.token_log_probs == pytest.approx(expected.tolist(), abs=1e-4)
-    assert len(score.token_log_probs) == len(target) + n_segments
-
-
-@pytest.mark.parametrize("length", [0, 1, 4, 9])
-@pytest.mark.parametrize("n_segments", [1, 2, 5])
-def test_equal_segments_are_those_of_divide(length: int, n_segments: int) -> None:
-    target = list(range(10, 10 + length))
-    segments = equal_segments(target, n_segments)
-    assert segments == divide(target, n_segments, 0.0, 0.0, np.random.default_rng(0))
-    assert assemble(segments) == target
-
-
-def test_a_model_in_training_goes_on_training_but_is_scored_without_dropout(
-    model: Transformer, pairs: list[Pair]
-) -> None:
-    quiet = score_pairs(model, pairs)
-    model.train()
-    try:
-        assert score_pairs(model, pairs) == quiet
-        assert model.training
-    finally:
-        model.eval()
+    assert [p for segment in score.log_probs for p in segment] == pytest.approx(expected.tolist(), abs=1e-4)
+    assert list(map(len, score.log_probs)) == list(map(len, score.segments))
+    assert assemble(score.segments) == target
 
 
 def test_an_empty_source_is_refused_with_its_number(model: Transformer) -> None:

@@ -10,12 +10,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from recoversat.engines.engine import WholeDecoder
+from recoversat.engines.engine import Engine
 from recoversat.errors import UserError
 from recoversat.measuring.peers.ctranslate2 import PeerTranslation
 from recoversat.measuring.speed import measure as measuring
 from recoversat.measuring.speed import systems, untrained
-from recoversat.measuring.speed.fixed import FixedDecoder, FixedEngine, fix_length, lives
+from recoversat.measuring.speed.fixed import FixedEngine, lives
 from recoversat.measuring.speed.machine import busy_seconds, machine
 from recoversat.measuring.speed.measure import Measured, Task, Timing, make_tasks, measure
 from recoversat.measuring.speed.plots import plot_growth, plot_quality
@@ -77,22 +77,23 @@ def test_fixed_lengths_run_the_real_decoding(scripted: Any) -> None:
     assert one.steps == 4  # 2 tokens of an even segment, one more, and its end
 
 
-def test_whole_decoders_stop_at_the_last_step() -> None:
-    class Whole(WholeDecoder):
+def test_every_way_to_write_is_told_when_segments_end() -> None:
+    class Whole(Engine):
         max_segments = 10
 
-        def start(self, *_: Any) -> Any: ...
+        def decode(self, sources: Any, n_segments: Any, options: Any = None) -> Any:
+            return options.most_steps(sources, n_segments).tolist(), options.lives.tolist()
 
-        def decode(self, sources: Any, n_segments: Any, limits: Any, forced: Any = None, n_best: int = 0) -> Any:
-            return limits.tolist()
+        def search(self, sources: Any, beam: int, options: Any = None) -> Any:
+            return options.most_steps(sources, np.ones(1)).tolist(), options.lives.tolist()
 
-        def search(self, sources: Any, limits: Any, beam: int = 4, alpha: float = 0.6) -> Any:
-            return limits.tolist()
+        def score(self, pairs: Any, n_segments: int = 1) -> Any:
+            return pairs
 
-    fixed = fix_length(Whole(), 25)
-    assert isinstance(fixed, FixedDecoder)
-    assert fixed.decode([[5], [6]], np.array([10, 10]), np.array([40, 41])) == [5, 5]
-    assert fixed.search([[5]], np.array([40])) == [25]
+    fixed: Any = FixedEngine(Whole(), 25)
+    assert fixed.decode([[5], [6]], np.array([10, 10])) == ([5, 5], lives(25, 10).tolist())
+    assert fixed.search([[5]], 4) == ([25], [25])
+    assert fixed.score([([5], [6])]) == [([5], [6])]
 
 
 def test_batches_are_whole_and_the_same_sentences() -> None:
