@@ -22,13 +22,13 @@ from recoversat.files.model_folder import read_config, resolve_model
 from recoversat.inference.assembling import BROKEN, spelt_later, translation_of
 from recoversat.inference.batches import BatchDecoder
 from recoversat.inference.forcing import check_forced, force_lines, force_whole
+from recoversat.inference.repairs.check_numbers import wrong_numbers
+from recoversat.inference.repairs.lower_capitals import calm, is_loud
 from recoversat.inference.request import WantedSegments, Wish, check_lines, check_list, warn_of_unlearnt
 from recoversat.inference.translation import Translation, joined
 from recoversat.text.alignment import Floats, Part, Range, locate_parts
-from recoversat.text.capitals import calm, is_loud
 from recoversat.text.directions import choose_direction, prefix_of
 from recoversat.text.invisible import unreadable
-from recoversat.text.numbers import wrong_numbers
 from recoversat.text.tokenizer import Tokenizer, load_tokenizer
 
 WINDOW = 16  # batches that are sorted by length together
@@ -359,7 +359,7 @@ class Translator:
         return results
 
     def _around_numbers(self, texts: list[str], wish: Wish) -> list[str]:
-        from recoversat.text.document import translate_documents
+        from recoversat.text.documents.translating import translate_documents
 
         def translate(parts: list[str]) -> list[str]:
             return [one.text for one in self._whole(parts, self._encode(parts), wish)]

@@ -5,10 +5,10 @@ from functools import partial
 
 from recoversat.config import DecodeConfig
 from recoversat.decoding.segmentwise import Decoded
+from recoversat.inference.repairs.cut_loops import without_loops
+from recoversat.inference.repairs.join_overlaps import overlaps
 from recoversat.inference.translation import Ending, LaterSegments, Segment, Translation
 from recoversat.segments import assemble
-from recoversat.text.loops import without_loops
-from recoversat.text.overlaps import overlaps
 from recoversat.text.tokenizer import Tokenizer
 from recoversat.vocab import DEL, EOS
 

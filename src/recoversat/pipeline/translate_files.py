@@ -12,7 +12,7 @@ from recoversat.errors import UserError
 from recoversat.files.storage import atomic_file, decoded, decoded_lines, lines_of, whole_text
 from recoversat.inference.request import WantedSegments
 from recoversat.show.progress import progress
-from recoversat.text.document import translate_documents
+from recoversat.text.documents.translating import translate_documents
 from recoversat.translator import WINDOW, Translator
 
 

@@ -11,7 +11,7 @@ from recoversat.errors import UserError
 from recoversat.inference.translation import Translation
 from recoversat.serve.alternatives import other_translations
 from recoversat.serve.catalog import ServedModel
-from recoversat.text.document import TranslatedDocument, translate_documents
+from recoversat.text.documents.translating import TranslatedDocument, translate_documents
 from recoversat.vocab import DEL, NEVER_EMITTED
 
 Translate = Callable[[list[str]], list[str]]

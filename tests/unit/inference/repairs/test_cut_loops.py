@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from recoversat.text.loops import most_repeats, without_loops
+from recoversat.inference.repairs.cut_loops import most_repeats, without_loops
 
 ids = st.lists(st.integers(5, 8), max_size=40)
 

@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from recoversat.text.alignment import Part
-from recoversat.text.document import SplitSentence, translate_document, translate_documents
-from recoversat.text.markup import Block, blocks_of_html
+from recoversat.text.documents.html import Block, blocks_of_html
+from recoversat.text.documents.translating import SplitSentence, translate_document, translate_documents
 from recoversat.text.placeholders import hard_texts
 
 Fake = Callable[[str], str]

@@ -13,8 +13,9 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from recoversat.text.elements import Element, element_tree
-from recoversat.text.markup import Block, blocks_of_html
+from recoversat.text.documents.elements import Element, element_tree
+from recoversat.text.documents.html import Block, blocks_of_html
+from recoversat.text.documents.tags import Locate, Tagged, set_tags
 from recoversat.text.placeholders import (
     bare_words,
     hard_texts,
@@ -26,7 +27,6 @@ from recoversat.text.placeholders import (
     unmask,
 )
 from recoversat.text.sentences import Range, sentence_spans, split_to_fit
-from recoversat.text.tags import Locate, Tagged, set_tags
 
 Translate = Callable[[list[str]], list[str]]
 Fits = Callable[[str], bool]

@@ -1,0 +1,1 @@
+"""Repairs of translations, in the order in which they act."""

@@ -1,0 +1,1 @@
+"""Documents: one module a format."""
