@@ -6,13 +6,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import chain, tee
 from pathlib import Path
-from typing import IO, Any, Literal
+from typing import IO, Any
 
 from recoversat.errors import UserError
 from recoversat.files.storage import atomic_file, decoded, decoded_lines, lines_of, whole_text
 from recoversat.inference.request import WantedSegments
 from recoversat.show.progress import progress
-from recoversat.text.documents.translating import translate_documents
 from recoversat.translator import WINDOW, Translator
 
 
@@ -55,26 +54,17 @@ def translate_whole(
     files: list[Path],
     out: Path | None,
     *,
-    format: Literal["text", "html"],
+    format: str,
     segments: WantedSegments,
     batch_size: int,
     beam: int = 1,
 ) -> None:
     """Translate files (or standard input) as texts, one after the other; spacing, placeholders and tags are kept."""
-    config = translator.config.data
     texts = list(map(whole_text, files)) if files else [decoded(sys.stdin.buffer.read(), "standard input")]
     texts = [text if text.endswith("\n") else f"{text}\n" for text in texts[:-1]] + texts[-1:]
-
-    def translate(sentences: list[str]) -> list[str]:
-        return [t.text for t in translator.translate(sentences, segments=segments, batch_size=batch_size, beam=beam)]
-
-    def n_tokens(sentence: str) -> int:
-        return len(translator.tokenizer.encode([sentence])[0])
-
-    documents = translate_documents(
-        texts, translate, language=translator.source, format=format, n_tokens=n_tokens, max_tokens=config.max_tokens,
-        locate=translator.locate,
-    )  # fmt: skip
+    documents = translator.translate_documents(
+        texts, format=format, segments=segments, batch_size=batch_size, beam=beam
+    )
     for split in (split for document in documents for split in document.split):
         start = split.sentence[:60]
         print(f"note: a sentence was too long and translated in {len(split.parts)} parts: {start}...", file=sys.stderr)

@@ -1,7 +1,7 @@
 """The models on offer: which folder translates which pair of languages, and with how many segments."""
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, cast
@@ -13,7 +13,7 @@ from recoversat.files.builtin import builtin_models
 from recoversat.files.model_folder import read_config, resolve_model
 from recoversat.inference.translation import Translation
 from recoversat.serve.settings import ServeSettings
-from recoversat.text.alignment import Part, Range
+from recoversat.text.documents.translating import TranslatedDocument
 from recoversat.text.tokenizer import Tokenizer
 
 if TYPE_CHECKING:
@@ -41,8 +41,10 @@ class SentenceTranslator(Protocol):
     ) -> list[Translation]:
         """Translate single lines, in their order."""
 
-    def locate(self, parts: Sequence[Part]) -> list[Range | None]:
-        """Find in translations what parts of their sources have become."""
+    def translate_documents(
+        self, texts: Sequence[str], *, format: str, language: str, translate: Callable[[list[str]], list[str]]
+    ) -> list[TranslatedDocument]:
+        """Translate whole texts, their sentences by `translate`."""
 
 
 @dataclass(frozen=True)
@@ -74,15 +76,6 @@ class ServedModel:
     def segments(self) -> int:
         """K where one is needed and nobody names it: the model's own, or of several the middle one."""
         return self.choices[len(self.choices) // 2]
-
-    @property
-    def max_tokens(self) -> int:
-        """Tokens of the longest sentence the model has learnt from."""
-        return self.translator.config.data.max_tokens
-
-    def n_tokens(self, text: str) -> int:
-        """Count the tokens of a text."""
-        return len(self.translator.tokenizer.encode([text])[0])
 
 
 def parse_model(text: str) -> list[ModelSource]:

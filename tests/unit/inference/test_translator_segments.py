@@ -122,7 +122,7 @@ def test_where_nothing_was_written_the_likeliest_word_is(scripted, monkeypatch: 
     assert (word.text, word.segments[0].text, word.steps) == (PIECES[0], PIECES[0], 1 + 1 + 2)  # seen, looked, written
     assert (same.text, same.steps) == ("in the", 2)
     assert translator.translate(["a"], forced=[{(1, 0): EOS}])[0].text == ""  # as it was wished
-    monkeypatch.setattr("recoversat.translator._FIRST_WORDS", 1)  # no word among what is likely
+    monkeypatch.setattr("recoversat.inference.repairs.never_empty._FIRST_WORDS", 1)  # no word among what is likely
     assert [one.text for one in translator.translate(["a", "b"])] == ["a", "in the"]
 
 

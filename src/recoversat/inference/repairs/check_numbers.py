@@ -2,8 +2,44 @@
 
 import re
 from collections import Counter
+from dataclasses import replace
+
+from recoversat.inference.assembling import Draft
+from recoversat.inference.repairing import Repair, Write
 
 _DIGITS = re.compile(r"\d+")
+
+
+class CheckNumbers(Repair):
+    """Write again, one token after the other, what has lost or invented a number, and keep what is better.
+
+    Where that does not help either, the words around the numbers are translated by themselves.
+    """
+
+    def copies(self, text: str) -> bool:
+        return not any(map(str.isalpha, text))
+
+    def doubts(self, draft: Draft) -> bool:
+        by_length = not isinstance(self.request.segments, int) and 1 in self.translator.config.train.segment_choices
+        return by_length and len(draft.decoded.segments) > 1 and _wrong(draft) > 0
+
+    def rewrite(self, drafts: list[Draft], write: Write) -> list[Draft]:
+        again = write([draft.source.text for draft in drafts], replace(self.request, segments=1))
+        best = [min(pair, key=_wrong) for pair in zip(drafts, again, strict=True)]  # the first one where they are equal
+        still = [i for i, draft in enumerate(best) if _wrong(draft)]
+        texts = [drafts[i].source.text for i in still]
+        for i, text in zip(still, self._around_numbers(texts, write), strict=True):
+            best[i] = best[i] if wrong_numbers(best[i].source.text, text) else best[i].saying(text)
+        return [replace(draft, steps=other.steps) for draft, other in zip(best, again, strict=True)]
+
+    def is_better(self, again: Draft, first: Draft) -> bool:
+        return _wrong(again) < _wrong(first)
+
+    def _around_numbers(self, texts: list[str], write: Write) -> list[str]:
+        def translate(parts: list[str]) -> list[str]:
+            return [draft.text for draft in write(parts, self.request)]
+
+        return [document.text for document in self.translator.translate_documents(texts, translate=translate)]
 
 
 def wrong_numbers(source: str, translation: str) -> int:
@@ -14,3 +50,7 @@ def wrong_numbers(source: str, translation: str) -> int:
     """
     here, there = Counter(_DIGITS.findall(source)), Counter(_DIGITS.findall(translation))
     return ((here - there) + (there - here)).total()
+
+
+def _wrong(draft: Draft) -> int:
+    return wrong_numbers(draft.source.text, draft.text)

@@ -2,22 +2,34 @@
 
 import re
 
+from recoversat.inference.repairing import Repair
+
 _WORD = re.compile(r"[^\W\d_]{3,}")
 
 
-def is_loud(text: str) -> bool:
+class LowerCapitals(Repair):
+    """Let the model read a sentence in sentence case, and give the translation capitals again."""
+
+    def prepare(self, text: str) -> str:
+        return to_sentence_case(text) if is_all_caps(text) else text
+
+    def restore(self, translation: str) -> str:
+        return translation.upper()
+
+
+def is_all_caps(text: str) -> bool:
     """Say whether a text is all in capitals: at least two words of three letters, so that names stay what they are.
 
-    >>> [is_loud(text) for text in ("DO NOT OPEN!", "Do NOT OPEN", "IBM PC 300", "NATO")]
+    >>> [is_all_caps(text) for text in ("DO NOT OPEN!", "Do NOT OPEN", "IBM PC 300", "NATO")]
     [True, False, False, False]
     """
     return text.isupper() and len(_WORD.findall(text)) >= 2
 
 
-def calm(text: str) -> str:
+def to_sentence_case(text: str) -> str:
     """Write a text in small letters, with a capital at its beginning.
 
-    >>> calm("“DO NOT OPEN!”")
+    >>> to_sentence_case("“DO NOT OPEN!”")
     '“Do not open!”'
     """
     small = text.lower()

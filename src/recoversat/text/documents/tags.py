@@ -9,8 +9,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from recoversat.text.alignment import Part, Range
+from recoversat.text.documents.block import kept_elements, places_of
 from recoversat.text.documents.elements import Element
-from recoversat.text.documents.html import kept_elements, places_of
 from recoversat.text.placeholders import hard_texts, has_words
 
 Locate = Callable[[list[Part]], list[Range | None]]

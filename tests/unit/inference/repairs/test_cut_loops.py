@@ -24,13 +24,13 @@ ids = st.lists(st.integers(5, 8), max_size=40)
     ],
 )
 def test_a_loop_is_cut_to_one_round(written: list[int], source: list[int], kept: list[int]) -> None:
-    assert without_loops(written, source) == kept
+    assert [written[at] for at in without_loops(written, source)] == kept
 
 
 @given(ids, ids)
 def test_short_repeats_are_left_alone(written: list[int], source: list[int]) -> None:
     kept = without_loops(written, source)
     if most_repeats(written) <= max(3, most_repeats(source)):
-        assert kept == written
-    assert set(kept) == set(written)
+        assert kept == list(range(len(written)))
+    assert {written[at] for at in kept} == set(written)
     assert len(kept) <= len(written)

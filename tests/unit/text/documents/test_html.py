@@ -7,8 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from recoversat.text.documents.block import Block, places_of
 from recoversat.text.documents.elements import Element, element_tree
-from recoversat.text.documents.html import Block, blocks_of_html, places_of
+from recoversat.text.documents.html import blocks_of_html
 
 
 def source_of(blocks: list[str | Block]) -> str:
