@@ -167,6 +167,7 @@ class Translator:
         batch_size: int = 32,
         beam: int = 1,
         window: int = WINDOW,
+        alternatives: int = 0,
         scores: bool = True,
         done: Callable[[int], None] = lambda count: None,
     ) -> Iterator[Translation]:
@@ -177,7 +178,9 @@ class Translator:
         def translations() -> Iterator[Translation]:
             stream = iter(texts)
             while block := list(islice(stream, batch_size * window)):
-                yield from self.translate(block, segments=segments, batch_size=batch_size, beam=beam, scores=scores)
+                yield from self.translate(
+                    block, segments=segments, batch_size=batch_size, beam=beam, alternatives=alternatives, scores=scores
+                )
                 done(len(block))
 
         return translations()
@@ -296,7 +299,7 @@ class Translator:
                 sources.append(source)
                 continue
             if request.is_forced:
-                size = f"{len(source.ids)} pieces, at most {self.config.data.max_tokens}"
+                size = f"{len(source.ids) - bool(self.prefix)} pieces, at most {self.config.data.max_tokens}"
                 raise UserError(f"line {number}: too long to force words in it ({size})")
             cut.append(parts_of(source.text, self.source, self._fits))
             sources += self._read(cut[-1].texts)
@@ -304,6 +307,16 @@ class Translator:
 
     def _write(self, sources: list[Source], request: Request, repairs: list[Repair]) -> list[Draft]:
         """Decode sentences that fit, put their segments together, have them repaired."""
+        drafts = self._decode(sources, request, repairs)
+        for n, repair in enumerate(repairs):
+            drafts = repaired(drafts, repair, partial(self._rewrite, repairs[:n]), may_rewrite=not request.is_forced)
+        return drafts
+
+    def _rewrite(self, repairs: list[Repair], texts: list[str], request: Request) -> list[Draft]:
+        return self._write(self._read(texts), request, repairs)
+
+    def _decode(self, sources: list[Source], request: Request, repairs: list[Repair]) -> list[Draft]:
+        """Decode what is not copied, and put its segments together."""
         k = self.segment_counts(request.segments, [len(source.ids) for source in sources])
         copied = [self._copied(source, repairs) for source in sources]
         lengths = [0 if copy else len(source.ids) for source, copy in zip(sources, copied, strict=True)]
@@ -314,13 +327,7 @@ class Translator:
             written[i] = Draft.of(sources[i], decoded, self.tokenizer)
             if request.force and forced:
                 check_forced(forced[i], decoded.segments, f"line {i + 1}")
-        drafts = [written[i] for i in range(len(sources))]
-        for n, repair in enumerate(repairs):
-            drafts = repaired(drafts, repair, partial(self._rewrite, repairs[:n]), may_rewrite=not request.is_forced)
-        return drafts
-
-    def _rewrite(self, repairs: list[Repair], texts: list[str], request: Request) -> list[Draft]:
-        return self._write(self._read(texts), request, repairs)
+        return [written[i] for i in range(len(sources))]
 
     def _copied(self, source: Source, repairs: list[Repair]) -> Draft | None:
         """Return a source as its own translation, where there is nothing to read or a repair wants it so."""

@@ -78,7 +78,8 @@ class Draft:
 
 def join_drafts(parts: Parts, drafts: Sequence[Draft]) -> Draft:
     """Make one draft of those of a text's parts."""
-    if len(drafts) == 1:
+    text = parts.joined([draft.text for draft in drafts])
+    if len(drafts) == 1 and drafts[0].text == text:
         return drafts[0]
     whole = Decoded([], [])
     left_out: set[Place] = set()
@@ -87,11 +88,9 @@ def join_drafts(parts: Parts, drafts: Sequence[Draft]) -> Draft:
         whole.segments += draft.decoded.segments
         whole.log_probs += draft.decoded.log_probs
         whole.alternatives += draft.decoded.alternatives
-    text, names = parts.joined([draft.text for draft in drafts]), (name for draft in drafts for name in draft.repairs)
-    joined = Draft(
-        Source("".join(parts.texts), []), text, [], whole, drafts[0].tokenizer, frozenset(left_out),
-        steps=sum(draft.steps for draft in drafts), repairs=tuple(dict.fromkeys(names)),
-    )  # fmt: skip
+    names = dict.fromkeys(name for draft in drafts for name in draft.repairs)
+    steps, source = sum(draft.steps for draft in drafts), Source("".join(parts.texts), [])
+    joined = Draft(source, text, [], whole, drafts[0].tokenizer, frozenset(left_out), steps, tuple(names))
     return joined.saying(text)
 
 

@@ -1,5 +1,6 @@
 """Models of both directions: every source has a tag, its own or that of the direction asked for."""
 
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
@@ -113,8 +114,9 @@ def test_prepared_pairs_are_scored_in_their_own_directions(model: Path, tmp_path
     def scores(sources: list[str], targets: list[str], target: str | None) -> list[float]:
         (tmp_path / "src").write_text("".join(f"{line}\n" for line in sources))
         (tmp_path / "tgt").write_text("".join(f"{line}\n" for line in targets))
-        files = {"segments": 1, "jsonl": False, "device": "cpu", "target": target}
-        return [float(line) for line in score_lines(model, tmp_path / "src", tmp_path / "tgt", **files)]  # type: ignore[arg-type]
+        translator = Translator(model, target=target, device="cpu")
+        lines = score_lines(translator, tmp_path / "src", tmp_path / "tgt", segments=1, jsonl=False)
+        return [float(line) for line in lines]
 
     forward, backward = scores(["a house"], ["ein Haus"], "de"), scores(["ein Haus"], ["a house"], "en")
     both = scores(["<2de>a house", "<2en>ein Haus"], ["ein Haus", "a house"], None)
@@ -125,6 +127,16 @@ def test_another_direction_may_be_named_with_its_region(model: Path) -> None:
     translator = Translator(model, source="EN", target="de_DE", device="cpu")
     assert (translator.source, translator.target, translator.prefix) == ("en", "de", "<2de>")
     assert translator.into("en-US").prefix == "<2en>"
+
+
+def test_the_tag_of_a_direction_takes_no_room(model: Path) -> None:
+    translator, text = Translator(model, device="cpu"), "a house"
+    for room, fits in ((0, True), (-1, False)):
+        most = len(TOKENIZER.encode([text])[0]) + room
+        data = translator.config.data.model_copy(update={"max_tokens": most})
+        translator.config = translator.config.model_copy(update={"data": data})
+        with nullcontext() if fits else pytest.raises(UserError, match="too long to force words in it"):
+            translator.translate([text], segments=1, force=["1=ein"])
 
 
 def test_a_model_for_ctranslate2_is_asked_the_same_way() -> None:
@@ -141,8 +153,8 @@ def test_pairs_are_scored_in_their_direction(model: Path, tmp_path: Path) -> Non
     (tmp_path / "tgt").write_text("ein Haus\n")
 
     def score(target: str | None, segments: int = 1) -> float:
-        files = {"segments": segments, "jsonl": False, "device": "cpu", "target": target}
-        return float(next(score_lines(model, tmp_path / "src", tmp_path / "tgt", **files)))  # type: ignore[arg-type]
+        translator = Translator(model, target=target, device="cpu")
+        return float(next(score_lines(translator, tmp_path / "src", tmp_path / "tgt", segments=segments, jsonl=False)))
 
     assert score(None) == score("de") == score("de-AT") != score("en") == score("EN")
     (given,) = Translator(model, device="cpu").score_batch(["a house"], ["ein Haus"])

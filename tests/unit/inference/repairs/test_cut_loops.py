@@ -34,3 +34,24 @@ def test_short_repeats_are_left_alone(written: list[int], source: list[int]) -> 
         assert kept == list(range(len(written)))
     assert {written[at] for at in kept} == set(written)
     assert len(kept) <= len(written)
+
+
+def test_what_is_said_again_and_again_is_said_once(scripted) -> None:
+    translator = scripted({"a b": ["the the the the EOS", "house EOS"]})
+    assert [t.text for t in translator.translate(["a b"])] == ["the the the the house"]
+    translator.set_decoding(cut_loops=True)
+    (translation,) = translator.translate(["a b"])
+    assert (translation.text, translation.repairs) == ("the house", ("cut_loops",))
+    assert translator.tokenizer.decode(translation.ids) == "the house"
+    assert translation.segments[0].text == "the the the the"  # as it was written
+    assert [sorted(segment.left_out) for segment in translation.segments] == [[1, 2, 3], []]
+    kept = [-0.1, -0.1, -0.2]  # the first "the", whose segment was cut off; "house" and its EOS
+    assert translation.score == pytest.approx(sum(kept) / len(kept))
+
+
+def test_a_loop_may_run_through_several_segments(scripted) -> None:
+    translator = scripted({"a b": ["in the EOS", "the the EOS", "the the house EOS"]})
+    translator.set_decoding(cut_loops=True)
+    (translation,) = translator.translate(["a b"])
+    assert (translation.text, translator.tokenizer.decode(translation.ids)) == ("in the house", "in the house")
+    assert [segment.overlap for segment in translation.segments] == [0, 2, 2]
