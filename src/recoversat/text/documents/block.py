@@ -144,7 +144,7 @@ def places_of(content: str, translation: str) -> list[tuple[int, int]]:
     """Find where something stands in a translation, as whole words.
 
     >>> places_of(" große ", "Hallo, große Welt."), places_of("große", "große, größte, große Welt")
-    ([(7, 12)], [(0, 5), (16, 21)])
+    ([(7, 12)], [(0, 5), (15, 20)])
     """
     content = content.strip()
     found = re.finditer(rf"(?<!\w){re.escape(content)}(?!\w)", translation) if content else []

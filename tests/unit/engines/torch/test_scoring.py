@@ -8,8 +8,9 @@ from recoversat.config import ModelConfig
 from recoversat.engines.torch.scoring import Pair, equal_segments, score_pairs
 from recoversat.errors import UserError
 from recoversat.model.transformer import Transformer
-from recoversat.segments import assemble, divide, rows
+from recoversat.segments import assemble, rows
 from recoversat.vocab import BOS, DEL, EOS, N_SPECIAL, PAD, UNK
+from tests.oracles import divide
 
 V = 19
 
