@@ -189,14 +189,14 @@ def test_given_translations_get_the_same_scores(exported: Exported) -> None:
     backwards = exported.text.with_name("backwards")
     backwards.write_text("".join(f"{line}\n" for line in targets))
     for k in (1, 2):
-        printed = score_lines(both(exported)[0], exported.text, backwards, segments=k, jsonl=False)
+        printed = score_lines(exported.model, exported.text, backwards, segments=k, jsonl=False, device="cpu")
         wanted = [float(line) for line in printed]
         for translator in both(exported):
             scored = translator.score_batch(sources, targets, segments=k)
             assert [one.text for one in scored] == targets
             sums = [sum(p for segment in one.segments for p in segment.log_probs) for one in scored]
             np.testing.assert_allclose(sums, wanted, atol=2e-3)
-        printed = score_lines(Translator(exported.out), exported.text, backwards, segments=k, jsonl=True)
+        printed = score_lines(exported.out, exported.text, backwards, segments=k, jsonl=True, device="cpu")
         scored = Translator(exported.out).score_batch(sources, targets, segments=k, batch_size=7)
         for line, one in zip(map(json.loads, printed), scored, strict=True):
             log_probs = [p for segment in one.segments for p in segment.log_probs]
@@ -219,8 +219,9 @@ def test_a_given_translation_stays_as_it_is(exported: Exported) -> None:
 def test_what_the_vocabulary_lacks_has_no_score(exported: Exported, tmp_path: Path) -> None:
     (tmp_path / "src").write_text("w1\nw2\n")
     (tmp_path / "tgt").write_text("w1\nnever\n")
+    files = {"segments": 1, "jsonl": False, "device": "cpu"}
     with pytest.raises(UserError, match="tgt, line 2: holds something that this model cannot write"):
-        list(score_lines(both(exported)[1], tmp_path / "src", tmp_path / "tgt", segments=1, jsonl=False))
+        list(score_lines(exported.out, tmp_path / "src", tmp_path / "tgt", **files))  # type: ignore[arg-type]
 
 
 def test_a_file_is_translated_whole(exported: Exported, tmp_path: Path) -> None:

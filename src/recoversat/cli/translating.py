@@ -112,10 +112,10 @@ def score(
 ) -> None:
     """Print the log-probability of each given translation."""
     from recoversat.pipeline.score_files import score_lines
-    from recoversat.translator import Translator
 
-    translator = Translator(model, source=source, target=target, device=device)
-    for line in score_lines(translator, src, tgt, segments=segments, jsonl=jsonl):
+    for line in score_lines(
+        model, src, tgt, segments=segments, jsonl=jsonl, device=device, source=source, target=target
+    ):
         typer.echo(line)
 
 

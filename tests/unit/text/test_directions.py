@@ -114,9 +114,8 @@ def test_prepared_pairs_are_scored_in_their_own_directions(model: Path, tmp_path
     def scores(sources: list[str], targets: list[str], target: str | None) -> list[float]:
         (tmp_path / "src").write_text("".join(f"{line}\n" for line in sources))
         (tmp_path / "tgt").write_text("".join(f"{line}\n" for line in targets))
-        translator = Translator(model, target=target, device="cpu")
-        lines = score_lines(translator, tmp_path / "src", tmp_path / "tgt", segments=1, jsonl=False)
-        return [float(line) for line in lines]
+        files = {"segments": 1, "jsonl": False, "device": "cpu", "target": target}
+        return [float(line) for line in score_lines(model, tmp_path / "src", tmp_path / "tgt", **files)]  # type: ignore[arg-type]
 
     forward, backward = scores(["a house"], ["ein Haus"], "de"), scores(["ein Haus"], ["a house"], "en")
     both = scores(["<2de>a house", "<2en>ein Haus"], ["ein Haus", "a house"], None)
@@ -153,8 +152,8 @@ def test_pairs_are_scored_in_their_direction(model: Path, tmp_path: Path) -> Non
     (tmp_path / "tgt").write_text("ein Haus\n")
 
     def score(target: str | None, segments: int = 1) -> float:
-        translator = Translator(model, target=target, device="cpu")
-        return float(next(score_lines(translator, tmp_path / "src", tmp_path / "tgt", segments=segments, jsonl=False)))
+        files = {"segments": segments, "jsonl": False, "device": "cpu", "target": target}
+        return float(next(score_lines(model, tmp_path / "src", tmp_path / "tgt", **files)))  # type: ignore[arg-type]
 
     assert score(None) == score("de") == score("de-AT") != score("en") == score("EN")
     (given,) = Translator(model, device="cpu").score_batch(["a house"], ["ein Haus"])
