@@ -74,5 +74,6 @@ def show_lines(
             stream.write(shown + "\n")
             if at_once:
                 stream.flush()
-            for record in trace_records(translation, number, forced) if trace else ():
-                trace.write(json.dumps(record, ensure_ascii=False, allow_nan=False) + "\n")
+            if trace:
+                records = trace_records(translation, number, forced)
+                trace.writelines(json.dumps(record, ensure_ascii=False, allow_nan=False) + "\n" for record in records)

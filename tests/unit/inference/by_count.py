@@ -4,16 +4,13 @@ from recoversat.config import parse_config
 from recoversat.text.tokenizer import BpeTokenizer
 from recoversat.translator import Translator
 from recoversat.vocab import EOS, SPECIAL_PIECES
-from tests.unit.conftest import ScriptedStepper
+from tests.unit.conftest import ScriptedEngine, ScriptedStepper
 
 
-class ByCount:
+class ByCount(ScriptedEngine):
     """An engine that writes something else in one segment than in two."""
 
     max_segments = 2
-
-    def __init__(self, scripts: dict[tuple[tuple[int, ...], int], list[list[int]]]) -> None:
-        self._scripts = scripts
 
     def start(self, sources, n_segments):
         chosen = [self._scripts[tuple(ids), int(k)] for ids, k in zip(sources, n_segments, strict=True)]
