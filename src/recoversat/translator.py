@@ -21,7 +21,7 @@ from recoversat.files.model_folder import read_config, resolve_model
 from recoversat.inference.assembling import Draft, Source, join_drafts, lazy_segments
 from recoversat.inference.batches import BatchDecoder
 from recoversat.inference.forcing import check_forced, force_lines, force_whole
-from recoversat.inference.repairing import Repair, prepare, repaired, repairs_for
+from recoversat.inference.repairing import Repair, prepared, repaired, repairs_for, restored
 from recoversat.inference.request import Request, WantedSegments, check_lines, check_list, warn_of_untrained
 from recoversat.inference.translation import Translation
 from recoversat.text.alignment import Floats, Part, Range, locate_parts
@@ -121,13 +121,10 @@ class Translator:
             segments = 1  # a beam writes one segment
         request = Request(segments, batch_size, beam, scores, alternatives, forced, force, repairs)
         chain = repairs_for(self, request)
-        prepared = [prepare(text, chain) for text in texts]
-        cut, sources = self._cut([one.text for one in prepared], request)
-        drafts = iter(self._write(sources, request, chain))
-        return [
-            one.restored(join_drafts(parts, list(islice(drafts, len(parts.texts))))).translation(one.given)
-            for one, parts in zip(prepared, cut, strict=True)
-        ]
+        cut, sources = self._cut([prepared(text, chain) for text in texts], request)
+        drafts = iter(self._write(sources, request, chain))  # decode, assemble, repair
+        whole = [join_drafts(parts, list(islice(drafts, len(parts.texts)))) for parts in cut]
+        return [restored(draft, text, chain).translation(text) for draft, text in zip(whole, texts, strict=True)]
 
     def translate_documents(
         self,

@@ -1,7 +1,8 @@
 """What a repair is, and how those of `recoversat.inference.repairs` are put to work."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from functools import reduce
 from importlib import import_module
 from typing import TYPE_CHECKING
 
@@ -25,8 +26,8 @@ class Repair:
         """Return what the model is to read instead of a text."""
         return text
 
-    def restore(self, translation: str) -> str:
-        """Return what the reader gets, where `prepare` has changed the source."""
+    def restore(self, translation: str, given: str) -> str:
+        """Return what the reader gets for a text that was given."""
         return translation
 
     def copies(self, text: str) -> bool:
@@ -71,28 +72,17 @@ def repaired(drafts: list[Draft], repair: Repair, write: Write, *, may_rewrite: 
     return results
 
 
-@dataclass(frozen=True)
-class Prepared:
-    """A text as it was given, as the model is to read it, and the repairs that made the difference."""
-
-    given: str
-    text: str
-    repairs: tuple[Repair, ...] = ()
-
-    def restored(self, draft: Draft) -> Draft:
-        """Undo in the translation what was done to the source."""
-        for repair in reversed(self.repairs):
-            draft = _named(draft.saying(repair.restore(draft.text)), repair)
-        return draft
+def prepared(text: str, repairs: Sequence[Repair]) -> str:
+    """Return what the model is to read instead of a text."""
+    return reduce(lambda read, repair: repair.prepare(read), repairs, text)
 
 
-def prepare(given: str, repairs: Sequence[Repair]) -> Prepared:
-    """Let every repair prepare a text."""
-    prepared = Prepared(given, given)
-    for repair in repairs:
-        if (text := repair.prepare(prepared.text)) != prepared.text:
-            prepared = Prepared(given, text, (*prepared.repairs, repair))
-    return prepared
+def restored(draft: Draft, given: str, repairs: Sequence[Repair]) -> Draft:
+    """Undo in a translation what was done to the text that was given."""
+    for repair in reversed(repairs):
+        text = repair.restore(draft.text, given)
+        draft = draft if text == draft.text else _named(draft.saying(text), repair)
+    return draft
 
 
 def _named(draft: Draft, repair: Repair) -> Draft:

@@ -65,9 +65,8 @@ def translate_whole(
     documents = translator.translate_documents(
         texts, format=format, segments=segments, batch_size=batch_size, beam=beam
     )
-    for split in (split for document in documents for split in document.split):
-        start = split.sentence[:60]
-        print(f"note: a sentence was too long and translated in {len(split.parts)} parts: {start}...", file=sys.stderr)
+    for sentence in (sentence for document in documents for sentence in document.split):
+        print(f"note: a sentence was too long and translated in parts: {sentence[:60]}...", file=sys.stderr)
     with output_stream(out) as stream:
         stream.writelines(document.text for document in documents)
 

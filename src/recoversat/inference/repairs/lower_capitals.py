@@ -13,8 +13,8 @@ class LowerCapitals(Repair):
     def prepare(self, text: str) -> str:
         return to_sentence_case(text) if is_all_caps(text) else text
 
-    def restore(self, translation: str) -> str:
-        return translation.upper()
+    def restore(self, translation: str, given: str) -> str:
+        return translation.upper() if is_all_caps(given) else translation
 
 
 def is_all_caps(text: str) -> bool:

@@ -9,12 +9,11 @@ changed something that must survive. Then the tags of HTML: what stands in them 
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import chain
 
 from recoversat.text.documents import parse
-from recoversat.text.documents.block import Block, Document
+from recoversat.text.documents.block import Block
 from recoversat.text.documents.elements import Element, element_tree
 from recoversat.text.documents.tags import Locate, Tagged, set_tags
 from recoversat.text.placeholders import (
@@ -36,27 +35,11 @@ _BREAK = re.compile(r"[\n\r\t\v\f\x1c-\x1e\x85\u2028\u2029]+")
 
 
 @dataclass(frozen=True)
-class SplitSentence:
-    """A sentence that was too long for the model, and the parts it was translated in."""
-
-    sentence: str
-    parts: tuple[str, ...]
-
-
-@dataclass(frozen=True)
 class TranslatedDocument:
-    """A translation, and the sentences split to fit."""
+    """A translation, and the sentences that were too long for the model and translated in parts."""
 
     text: str
-    split: tuple[SplitSentence, ...] = ()
-
-
-@dataclass(frozen=True)
-class _Answer:
-    """The translation of one string, and the parts it was translated in."""
-
-    text: str
-    parts: tuple[str, ...]
+    split: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -72,6 +55,11 @@ class _Sentence:
     def whole(self) -> str:
         """The sentence without its tags."""
         return "".join(self.runs)
+
+    def run_by_run(self, answers: Mapping[str, str]) -> str:
+        """Give the translation of every run by itself, with the tags where they were."""
+        runs = [self.block.written(answers.get(run, run)) for run in self.runs]
+        return "".join(piece for pair in zip(runs, [*self.marks, ""], strict=True) for piece in pair)
 
 
 def translate_documents(
@@ -97,18 +85,31 @@ def translate_documents(
     documents = [parse(text, format) for text in texts]
     parsed = [[_parsed(block, language) for block in document.blocks] for document in documents]
     sentences = [part for blocks in parsed for block in blocks for part in block if isinstance(part, _Sentence)]
-    answers: dict[str, _Answer] = {}
+    answers: dict[str, str] = {}  # of all that was translated by itself
+    long: set[str] = set()  # what of it had to be cut
+
+    def fits_as_seen(part: str) -> bool:
+        return fits(_as_seen(part))
 
     def ask(units: Iterable[str]) -> None:
-        new = dict.fromkeys(unit for unit in units if unit not in answers)
-        answers.update(_translate_units(new, translate, lambda part: fits(_as_seen(part))))
+        new = [unit for unit in dict.fromkeys(units) if unit not in answers and has_words(unit)]
+        parts = {unit: split_to_fit(unit, fits_as_seen, _keep(unit)) for unit in new}
+        long.update(unit for unit, split in parts.items() if len(split) > 1)
+        answers.update(_translate_units(parts, translate, fits_as_seen))
 
     ask(unit for sentence in sentences for unit in ([sentence.whole] if sentence.tree else sentence.runs))
     ask(element.text for sentence in sentences if sentence.tree for element in sentence.tree.descendants())
-    placed = _with_tags(sentences, answers, locate)
-    ask(run for sentence, woven in zip(sentences, placed, strict=True) if woven is None for run in sentence.runs)
-    in_order = iter(placed)
-    return [_assemble(document, blocks, answers, in_order) for document, blocks in zip(documents, parsed, strict=True)]
+    woven = _with_tags(sentences, answers, locate)
+    ask(run for sentence, text in zip(sentences, woven, strict=True) if text is None for run in sentence.runs)
+    pairs = zip(sentences, woven, strict=True)
+    written = iter([sentence.run_by_run(answers) if text is None else text for sentence, text in pairs])
+    results = []
+    for document, blocks in zip(documents, parsed, strict=True):
+        done = ["".join(part if isinstance(part, str) else next(written) for part in block) for block in blocks]
+        mine = [part for block in blocks for part in block if isinstance(part, _Sentence)]
+        split = tuple(one.whole for one in mine if long.intersection([one.whole, *one.runs]))
+        results.append(TranslatedDocument(document.put_back(done), split))
+    return results
 
 
 def _parsed(block: Block, language: str) -> list[str | _Sentence]:
@@ -128,16 +129,15 @@ def _parsed(block: Block, language: str) -> list[str | _Sentence]:
     return [*parsed, block.source(position, len(block.text), slice(done_tags, len(block.tags)))]
 
 
-def _translate_units(units: Iterable[str], translate: Translate, fits: Fits) -> dict[str, _Answer]:
-    """Translate strings, in parts where they are too long, in pieces where something was lost."""
-    parts = {unit: split_to_fit(unit, fits, _keep(unit)) for unit in units if has_words(unit)}
+def _translate_units(parts: Mapping[str, list[str]], translate: Translate, fits: Fits) -> dict[str, str]:
+    """Translate strings, each in its parts."""
     done = _translate_parts(dict.fromkeys(part for split in parts.values() for part in split), translate, fits)
     answers = {}
     for unit, split in parts.items():
         texts = [done[part] for part in split]
         if len(split) > 1:
             texts = [_ended_like(part, text) for part, text in zip(split, texts, strict=True)]
-        answers[unit] = _Answer("".join(texts), tuple(split))
+        answers[unit] = "".join(texts)
     return answers
 
 
@@ -192,47 +192,11 @@ def _ended_like(source: str, translation: str) -> str:
     return text[:-1] + translation[len(text) :]
 
 
-def _assemble(
-    document: Document,
-    blocks: list[list[str | _Sentence]],
-    answers: dict[str, _Answer],
-    placed: Iterator[list[str] | None],
-) -> TranslatedDocument:
-    """Put translations in the places of the sentences, and collect what there is to report."""
-    split: list[SplitSentence] = []
-
-    def written(part: str | _Sentence) -> str:
-        if isinstance(part, str):
-            return part
-        woven, used = next(placed), [part.whole]
-        if woven is None:
-            used = part.runs
-            runs = [part.block.written(_answer(run, answers)) for run in part.runs]
-            woven = [piece for pair in zip(runs, [*part.marks, ""], strict=True) for piece in pair]
-        found = [answers[unit].parts for unit in used if unit in answers]
-        if any(len(parts) > 1 for parts in found):
-            split.append(SplitSentence(part.whole, tuple(chain(*found))))
-        return "".join(woven)
-
-    texts = ["".join(map(written, block)) for block in blocks]
-    return TranslatedDocument(document.put_back(texts), tuple(split))
-
-
-def _with_tags(
-    sentences: list[_Sentence], answers: dict[str, _Answer], locate: Locate | None
-) -> list[list[str] | None]:
+def _with_tags(sentences: list[_Sentence], answers: Mapping[str, str], locate: Locate | None) -> list[str | None]:
     """Write the translation of each sentence with its tags; None where its runs have to be translated alone."""
-    tagged = [
-        Tagged(sentence.tree, answers[sentence.whole].text, sentence.block.written)
-        for sentence in sentences
-        if sentence.tree
-    ]
-    woven = iter(set_tags(tagged, lambda text: _answer(text, answers), locate))
+    tagged = [Tagged(one.tree, answers[one.whole], one.block.written) for one in sentences if one.tree]
+    woven = iter(set_tags(tagged, lambda text: answers.get(text, text), locate))
     return [next(woven) if sentence.tree else None for sentence in sentences]
-
-
-def _answer(run: str, answers: dict[str, _Answer]) -> str:
-    return answers[run].text if run in answers else run
 
 
 def _as_seen(part: str) -> str:
