@@ -24,7 +24,7 @@ class Source:
 
 @dataclass(frozen=True)
 class Draft:
-    """A sentence that is being put together; `ids` always spell `text`, but for white space around it."""
+    """A sentence that is being put together; `ids` always spell `text`, white space apart."""
 
     source: Source
     text: str
@@ -38,7 +38,9 @@ class Draft:
     @classmethod
     def of(cls, source: Source, decoded: Decoded, tokenizer: Tokenizer) -> "Draft":
         """Join the segments, without the deleted ones."""
-        return cls(source, "", [], decoded, tokenizer, steps=decoded.steps)._spelling(assemble(decoded.segments))
+        ids = assemble(decoded.segments)
+        text = _spelt(ids, source.text, tokenizer)
+        return cls(source, text, ids, decoded, tokenizer, steps=decoded.steps)
 
     def without(self, places: Collection[Place]) -> "Draft":
         """Leave tokens out."""
@@ -47,7 +49,8 @@ class Draft:
             [token for position, token in enumerate(segment) if (index, position) not in left_out]
             for index, segment in enumerate(self.decoded.segments)
         ]
-        return replace(self, left_out=left_out)._spelling(assemble(kept))
+        ids = assemble(kept)
+        return replace(self, text=_spelt(ids, self.source.text, self.tokenizer), ids=ids, left_out=left_out)
 
     def saying(self, text: str) -> "Draft":
         """Say something else than the segments do."""
@@ -67,13 +70,6 @@ class Draft:
         """Finish the translation of what was once `source`."""
         segments = lazy_segments(self.decoded, self.tokenizer, self.left_out)
         return Translation(source, self.text, segments, self.steps, self.ids, self.repairs)
-
-    def _spelling(self, ids: list[int]) -> "Draft":
-        source, text = self.source.text, self.tokenizer.decode(ids)
-        line = text.replace("\n", " ").replace("\r", " ")  # a model may spell a line break in bytes
-        before, after = source[: len(source) - len(source.lstrip())], source[len(source.rstrip()) :]
-        spelt = replace(self, text=before + line.strip() + after, ids=ids)
-        return spelt if line == text else spelt.saying(spelt.text)
 
 
 def join_drafts(parts: Parts, drafts: Sequence[Draft]) -> Draft:
@@ -97,6 +93,12 @@ def join_drafts(parts: Parts, drafts: Sequence[Draft]) -> Draft:
 def lazy_segments(decoded: Decoded, tokenizer: Tokenizer, left_out: frozenset[Place] = frozenset()) -> LazySegments:
     """Give segments that are made when somebody looks at them."""
     return LazySegments(len(decoded.segments), partial(_segment, decoded, tokenizer, left_out))
+
+
+def _spelt(ids: list[int], source: str, tokenizer: Tokenizer) -> str:
+    """Turn ids into one line, with the white space that is around the source."""
+    line = tokenizer.decode(ids).replace("\n", " ").replace("\r", " ")  # a model may spell a line break in bytes
+    return source[: len(source) - len(source.lstrip())] + line.strip() + source[len(source.rstrip()) :]
 
 
 def _segment(decoded: Decoded, tokenizer: Tokenizer, left_out: frozenset[Place], index: int) -> Segment:

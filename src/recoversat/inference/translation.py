@@ -76,7 +76,7 @@ class LazySegments(Sequence[Segment]):
 class Translation:
     """A translated sentence and how it came about.
 
-    `ids` are the tokens of `text`, white space around it apart: those of the segments, or the text's own where a repair
+    `ids` are the tokens of `text`, white space apart: those of the segments, or the text's own where a repair
     has put other words, or capitals, for what the segments say. `repairs` names all that have changed something.
     """
 

@@ -22,8 +22,9 @@ class JoinOverlaps(Repair):
         if len(draft.decoded.segments) < 2:
             return draft
         shared = overlaps(draft.decoded.segments, draft.source.ids, draft.tokenizer)
-        places = {(segment, position) for segment, n in enumerate(shared) for position in range(n)}
-        return draft.without(places) if places else draft
+        if not any(shared):
+            return draft
+        return draft.without([(segment, position) for segment, n in enumerate(shared) for position in range(n)])
 
 
 def overlaps(segments: Sequence[Sequence[int]], source: Sequence[int], tokenizer: Tokenizer) -> list[int]:
