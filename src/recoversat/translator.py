@@ -188,7 +188,7 @@ class Translator:
         """Translate a file of any size line by line into another one, which appears whole or not at all."""
         from recoversat.pipeline.translate_files import translate_lines
 
-        translate_lines(self, [Path(src)], Path(out), segments=segments, batch_size=32, jsonl=False, beam=beam)
+        translate_lines(self, [Path(src)], Path(out), segments=segments, beam=beam)
 
     def score_batch(
         self, sources: Sequence[str], targets: Sequence[str], *, segments: int = 1, batch_size: int = 32

@@ -65,7 +65,7 @@ def translate(
     """Translate text line by line: one line out for each line in."""
     from recoversat.cli.byte_sizes import parse_size
     from recoversat.pipeline.translate_files import translate_lines, translate_whole
-    from recoversat.show.files import Inspection, show_lines
+    from recoversat.show.inspection import Inspection
     from recoversat.translator import Translator
 
     inspection = Inspection.of(show, trace, force_words, jsonl=jsonl)
@@ -82,20 +82,15 @@ def translate(
     if no_repairs:
         translator.set_decoding(repairs="none")
     if format_ != "lines":
-        if inspection or jsonl or line_buffered:
+        if show or trace or force_words or jsonl or line_buffered:
             raise UserError(f"--format {format_} goes without --show, --trace, --force, --jsonl and --line-buffered")
         translate_whole(
             translator, files or [], out, format=format_, segments=segments, batch_size=batch_size, beam=beam
         )
-    elif inspection:
-        show_lines(
-            translator, files or [], out, inspection, segments=segments, batch_size=batch_size, beam=beam,
-            at_once=line_buffered,
-        )  # fmt: skip
     else:
         translate_lines(
-            translator, files or [], out, segments=segments, batch_size=batch_size, jsonl=jsonl, beam=beam,
-            at_once=line_buffered,
+            translator, files or [], out, segments=segments, batch_size=batch_size, beam=beam, jsonl=jsonl,
+            at_once=line_buffered, inspection=inspection,
         )  # fmt: skip
 
 

@@ -9,7 +9,8 @@ import pytest
 
 from recoversat.errors import UserError
 from recoversat.inference.translation import Segment, Translation
-from recoversat.show.files import Inspection, show_lines
+from recoversat.pipeline.translate_files import translate_lines
+from recoversat.show.inspection import Inspection
 from recoversat.show.trace import N_ALTERNATIVES, trace_records
 
 SCRIPT = {"a b": ["the house EOS", "in DEL", "c c c c c c"], "c": ["a EOS", "EOS", "b EOS"]}
@@ -79,8 +80,8 @@ def test_the_documented_fields_are_the_written_ones(records):
 
 def show(translator, tmp_path, text, inspection):
     (tmp_path / "in.txt").write_text(text, encoding="utf-8")
-    options = {"segments": None, "batch_size": 1, "beam": 1}
-    show_lines(translator, [tmp_path / "in.txt"], tmp_path / "out.txt", inspection, **options)
+    options = {"segments": None, "batch_size": 1, "inspection": inspection}
+    translate_lines(translator, [tmp_path / "in.txt"], tmp_path / "out.txt", **options)
     return (tmp_path / "out.txt").read_text(encoding="utf-8")
 
 
@@ -108,7 +109,7 @@ def test_an_error_leaves_neither_output_nor_trace(scripted, tmp_path):
 
 
 def test_options_that_do_not_go_together_are_refused():
-    assert Inspection.of(None, None, None, jsonl=True) is None
+    assert Inspection.of(None, None, None, jsonl=True) == Inspection()
     assert Inspection.of("segments", None, None, jsonl=False) == Inspection(True, None, ())
     with pytest.raises(UserError, match="there is only --show segments"):
         Inspection.of("tokens", None, None, jsonl=False)
