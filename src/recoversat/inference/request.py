@@ -42,7 +42,7 @@ class Request:
             raise UserError(f"--beam {self.beam}: at most {_WIDEST_BEAM}; a beam of 4 to 8 is usual")
 
 
-Wish = Request
+Wish = Request  # its name in inference/batches.py
 
 
 def check_list(texts: object) -> None:

@@ -65,6 +65,14 @@ def test_an_empty_line_has_no_steps():
     assert [record["type"] for record in trace_records(Translation("", ""), 1)] == ["sentence"]
 
 
+def test_what_repairs_have_left_out_is_traced(scripted):
+    translator = scripted({"a b": ["in the EOS", "the house EOS"]})
+    translator.set_decoding(join_overlaps=True)
+    sentence, *_ = trace_records(translator.translate(["a b"])[0], 1)
+    assert (sentence["translation"], sentence["repairs"]) == ("in the house", ["join_overlaps"])
+    assert [(one["overlap"], one["left_out"]) for one in sentence["segments"]] == [(0, []), (1, [1])]
+
+
 def test_the_documented_fields_are_the_written_ones(records):
     text = DOCS.read_text(encoding="utf-8")
     documented = {

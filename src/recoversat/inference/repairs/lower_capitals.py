@@ -1,4 +1,4 @@
-"""Text in capitals, as in warnings and headings: few models have learnt any, so it is translated in small letters."""
+"""Text in capitals, as in warnings and headings: few models were trained on any, so they read it in small letters."""
 
 import re
 
