@@ -14,7 +14,7 @@ TOKEN = re.compile(
     r"""
       (?P<comment> <!--(?:-?>|.*?(?:--!?>|\Z)) )
     | (?P<other> <!\[CDATA\[.*?(?:\]\]>|\Z) | <[!?][^>]*(?:>|\Z) )
-    | (?P<tag> <(?P<slash>/?)(?P<name>[A-Za-z][^\s/<>]*)
+    | (?P<tag> <(?P<slash>/?)(?P<name>[A-Za-z][^\s/>]{0,100}+)
         (?P<attributes>(?: [^<>"'=]++ | =\s*+(?:"[^"]*+"|'[^']*+'|[^\s"'<>][^\s<>]*+)? | ["'] )*+) > )
     """,
     re.VERBOSE | re.DOTALL,
@@ -90,6 +90,8 @@ class Block:
 
     def without_pictures(self, start: int, end: int) -> tuple[int, int]:
         """Leave pictures at the ends of a sentence outside it: there they stay."""
+        if not self.markup:
+            return start, end
         while start < end and _is_beside(self.text[start]):
             start += 1
         while start < end and _is_beside(self.text[end - 1]):

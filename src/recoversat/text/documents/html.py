@@ -11,8 +11,8 @@ from collections.abc import Iterator, Sequence
 
 from recoversat.text.documents.block import FIRST_PICTURE, FIRST_SLOT, LAST_SLOT, TOKEN, Block, Document, is_void
 
-_ATTRIBUTE = re.compile(r"""([^\s=>"'/]+)\s*=\s*("[^"]*"|'[^']*'|[^\s>]+)""")
-_ENTITY = re.compile(r"&(?:#[0-9]+|#[xX][0-9a-fA-F]+|[A-Za-z][A-Za-z0-9]*);?|.", re.DOTALL)
+_ATTRIBUTE = re.compile(r"""([^\s=>"'/]++)(?:\s*+=\s*+("[^"]*+"|'[^']*+'|[^\s>]++))?""")
+_ENTITY = re.compile(r"&(?:#[0-9]{1,64}+|#[xX][0-9a-fA-F]{1,64}+|[A-Za-z][A-Za-z0-9]{0,64}+);?|.", re.DOTALL)
 _BREAKS = "\n\r\t\v\f\x1c\x1d\x1e\x85\u2028\u2029"  # in HTML as good as a space
 
 # Tags of a sentence; every other element, known or not, ends the running text.
