@@ -5,7 +5,7 @@ from typing import Protocol
 
 import numpy as np
 
-from recoversat.segments import N_FIXED_DRAWS, Bools, Floats, Ints, divide_many
+from recoversat.segments import N_FIXED_DRAWS, Floats, divide_many
 from recoversat.vocab import DEL, EOS
 
 
@@ -43,12 +43,3 @@ def divide(
         [*target[start : start + length], DEL if is_copy else EOS]
         for start, length, is_copy in zip(division.start[0], division.length[0], division.is_copy[0], strict=True)
     ]
-
-
-def visible(query_steps: Ints, key_steps: Ints) -> Bools:
-    """Say which rows a row may look at: those of the same or an earlier step, in every segment (Eq. 3).
-
-    >>> visible(np.array([0, 1, 0]), np.array([0, 1, 0])).astype(int).tolist()
-    [[1, 0, 1], [1, 1, 1], [1, 0, 1]]
-    """
-    return key_steps[None, :] <= query_steps[:, None]

@@ -138,6 +138,15 @@ def rows(segments: Sequence[Sequence[int]], train_on_copies: bool = False) -> Ro
     return Rows(*(np.array(column, dtype=np.int64) for column in (tokens, labels, steps, owners)))
 
 
+def visible(query_steps: Ints, key_steps: Ints) -> Bools:
+    """Say which rows a row may look at: those of the same or an earlier step, in every segment (Eq. 3).
+
+    >>> visible(np.array([0, 1, 0]), np.array([0, 1, 0])).astype(int).tolist()
+    [[1, 0, 1], [1, 1, 1], [1, 0, 1]]
+    """
+    return key_steps[None, :] <= query_steps[:, None]
+
+
 def assemble(segments: Sequence[Sequence[int]]) -> list[int]:
     """Join segments into a translation, leaving out those that end in DEL.
 
