@@ -15,7 +15,7 @@ from recoversat.serve.languages import Detected, language_name
 from recoversat.serve.messages import TranslateRequest
 from recoversat.serve.refusals import RefusalError, client_left, shutting_down, too_busy, too_much, unsupported
 from recoversat.serve.service import Service
-from recoversat.serve.translating import BatchKey, ForcedToken, Outcome, Task
+from recoversat.serve.translating import ForcedToken, Manner, Outcome, Task
 from recoversat.text.directions import known_language
 from recoversat.vocab import DEL, EOS, SPECIAL_PIECES
 
@@ -25,9 +25,9 @@ _SHORT = 40  # characters; shorter texts of a list are detected together
 
 @dataclass(frozen=True)
 class Plan:
-    """What is to be done: one batch key a text, or None where a text comes back as it is."""
+    """What is to be done: one manner a text, or None where a text comes back as it is."""
 
-    keys: list[BatchKey | None]
+    manners: list[Manner | None]
     detected: list[Detected] | None
     direction: str  # for the log
 
@@ -40,7 +40,7 @@ def plan(service: Service, wanted: TranslateRequest) -> Plan:
     target = _on_offer(service, wanted.target)
     detected = detect_all(service, texts) if source == "auto" else None
     sources = [found.language for found in detected] if detected else [source] * len(texts)
-    return Plan([_batch_key(service, wanted, one, target) for one in sources], detected, f"{source}-{target}")
+    return Plan([_manner(service, wanted, one, target) for one in sources], detected, f"{source}-{target}")
 
 
 def _on_offer(service: Service, code: str) -> str:
@@ -66,7 +66,7 @@ def detect_all(service: Service, texts: Sequence[str]) -> list[Detected]:
     return [service.detect(text)[0] if len(text) > _SHORT else overall for text in texts]
 
 
-def _batch_key(service: Service, wanted: TranslateRequest, source: str, target: str) -> BatchKey | None:
+def _manner(service: Service, wanted: TranslateRequest, source: str, target: str) -> Manner | None:
     if source == target:
         return None
     k = None if wanted.segments == "auto" else wanted.segments  # with no K a model of several goes by length
@@ -82,7 +82,7 @@ def _batch_key(service: Service, wanted: TranslateRequest, source: str, target: 
     k = k or (model.segments if wanted.forced else None)
     if k and k > model.max_segments:
         raise RefusalError(400, f"Invalid request: segments: this model writes 1 to {model.max_segments} segments")
-    return BatchKey(model, k, wanted.format or "text")
+    return Manner(model, k, wanted.format == "html")
 
 
 def _task(wanted: TranslateRequest, text: str) -> Task:
@@ -94,13 +94,13 @@ async def translate_all(service: Service, request: Request, wanted: TranslateReq
     """Queue the texts and wait for them, until the deadline or until the client has left."""
     futures: list[asyncio.Future[Outcome]] = []
     try:
-        for text, key in zip(wanted.texts, planned.keys, strict=True):
-            if key is None or not text.strip():
+        for text, manner in zip(wanted.texts, planned.manners, strict=True):
+            if manner is None or not text.strip():
                 future: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
                 future.set_result(Outcome(text))
                 futures.append(future)
             else:
-                futures += service.batcher.submit(key, [(_task(wanted, text), len(text))])
+                futures += service.batcher.submit(manner, [(_task(wanted, text), len(text))])
         await _all_done(futures, request, service.settings.timeout)
         return [future.result() for future in futures]
     except QueueFullError as full:
@@ -148,15 +148,15 @@ def answer(wanted: TranslateRequest, planned: Plan, outcomes: Sequence[Outcome])
     if wanted.alternatives:
         message["alternatives"] = shaped([outcome.alternatives for outcome in outcomes])
     if wanted.details:
-        message["details"] = shaped([_details(o, m) for o, m in zip(outcomes, planned.keys, strict=True)])
+        message["details"] = shaped([_details(o, m) for o, m in zip(outcomes, planned.manners, strict=True)])
     if wanted.trace is not None:
         message["trace"] = shaped([_trace(wanted, outcome) for outcome in outcomes])
     return message
 
 
-def _details(outcome: Outcome, key: BatchKey | None) -> dict[str, Any]:
+def _details(outcome: Outcome, manner: Manner | None) -> dict[str, Any]:
     return {
-        "segments": max((len(sentence.segments) for sentence in outcome.sentences), default=0) if key else 0,
+        "segments": max((len(sentence.segments) for sentence in outcome.sentences), default=0) if manner else 0,
         "steps": outcome.steps,
         "score": None if outcome.score is None else round(outcome.score, 4),
         "milliseconds": round(outcome.milliseconds, 2),
@@ -169,18 +169,18 @@ def _trace(wanted: TranslateRequest, outcome: Outcome) -> list[dict[str, Any]]:
     return [_traced(at, sentence, wanted.trace or 0, forced) for at, sentence in enumerate(outcome.sentences)]
 
 
-def _traced(at: int, sentence: Translation, top_tokens: int, forced: set[tuple[int, int, int]]) -> dict[str, Any]:
+def _traced(at: int, sentence: Translation, n_best: int, forced: set[tuple[int, int, int]]) -> dict[str, Any]:
     segments = []
     for number, segment in enumerate(sentence.segments):
         places = {position for where, which, position in forced if (where, which) == (at, number)}
-        segments.append(_traced_segment(segment, top_tokens, places))
+        segments.append(_traced_segment(segment, n_best, places))
     return {"source": sentence.source, "text": sentence.text, "steps": sentence.steps, "segments": segments}
 
 
-def _traced_segment(segment: Segment, top_tokens: int, forced: set[int]) -> dict[str, Any]:
+def _traced_segment(segment: Segment, n_best: int, forced: set[int]) -> dict[str, Any]:
     tokens = []
     for position, piece in enumerate([*segment.pieces, *_ENDINGS[segment.ending]]):
-        best = segment.alternatives[position][:top_tokens] if segment.alternatives else []
+        best = segment.alternatives[position][:n_best] if segment.alternatives else []
         tokens.append(
             {
                 "piece": piece,

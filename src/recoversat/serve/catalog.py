@@ -1,16 +1,20 @@
 """The models on offer: which folder translates which pair of languages, and with how many segments."""
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
+from recoversat.config import Config
 from recoversat.engines.loading import ONNX, ComputeType
 from recoversat.errors import UserError
 from recoversat.files.builtin import builtin_models
 from recoversat.files.model_folder import read_config, resolve_model
+from recoversat.inference.translation import Translation
 from recoversat.serve.settings import ServeSettings
+from recoversat.text.documents.translating import TranslatedDocument
+from recoversat.text.tokenizer import Tokenizer
 
 if TYPE_CHECKING:
     from recoversat.translator import Translator
@@ -18,6 +22,29 @@ if TYPE_CHECKING:
 _PAIR = re.compile(r"([A-Za-z]+)[-:]([A-Za-z]+)|([A-Za-z-]+):([A-Za-z-]+)")
 
 _DECODING_SHARE = 4  # a quarter of a worker's memory is for decoding, beside weights, requests and Python itself
+
+
+class SentenceTranslator(Protocol):
+    """What the server needs of a translator; `recoversat.translator.Translator` is one."""
+
+    config: Config
+    tokenizer: Tokenizer
+
+    def translate(
+        self,
+        texts: Sequence[str],
+        *,
+        segments: int | None = None,
+        batch_size: int = 32,
+        forced: Sequence[Any] | None = None,
+        alternatives: int = 0,
+    ) -> list[Translation]:
+        """Translate single lines, in their order."""
+
+    def translate_documents(
+        self, texts: Sequence[str], *, format: str, language: str, translate: Callable[[list[str]], list[str]]
+    ) -> list[TranslatedDocument]:
+        """Translate whole texts, their sentences by `translate`."""
 
 
 @dataclass(frozen=True)
@@ -35,7 +62,7 @@ class ServedModel:
 
     source: str
     target: str
-    translator: "Translator"
+    translator: SentenceTranslator
     max_segments: int
     choices: tuple[int, ...]
     vocabulary: dict[str, int] = field(repr=False)
@@ -49,6 +76,15 @@ class ServedModel:
     def segments(self) -> int:
         """K where one is needed and nobody names it: the model's own, or of several the middle one."""
         return self.choices[len(self.choices) // 2]
+
+    @property
+    def max_tokens(self) -> int:
+        """Tokens of the longest sentence the model has learnt from."""
+        return self.translator.config.data.max_tokens
+
+    def n_tokens(self, text: str) -> int:
+        """Count the tokens of a text."""
+        return len(self.translator.tokenizer.encode([text])[0])
 
 
 def parse_model(text: str) -> list[ModelSource]:
@@ -84,7 +120,7 @@ def model_sources(models: Sequence[str]) -> list[ModelSource]:
     return found
 
 
-def serve_model(source: str, target: str, translator: "Translator", max_segments: int) -> ServedModel:
+def serve_model(source: str, target: str, translator: SentenceTranslator, max_segments: int) -> ServedModel:
     """Describe a loaded translator."""
     size = translator.tokenizer.size
     pieces = translator.tokenizer.pieces(list(range(size)))

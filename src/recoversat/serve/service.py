@@ -13,7 +13,7 @@ from recoversat.serve.metrics import Metrics
 from recoversat.serve.rate_limit import RateLimiter, caller_of
 from recoversat.serve.refusals import RefusalError
 from recoversat.serve.settings import ServeSettings
-from recoversat.serve.translating import BatchKey, Outcome, Task, translate_tasks
+from recoversat.serve.translating import Manner, Outcome, Task, translate_tasks
 
 log = logging.getLogger("recoversat.serve")
 
@@ -27,7 +27,7 @@ class Service:
     settings: ServeSettings
     catalog: Catalog
     detector: LanguageDetector
-    batcher: Batcher[BatchKey, Task, Outcome]
+    batcher: Batcher[Manner, Task, Outcome]
     metrics: Metrics
     limiter: RateLimiter
     keys: list[ApiKey]
@@ -69,11 +69,11 @@ def make_service(settings: ServeSettings, models: Sequence[ServedModel]) -> Serv
     catalog, metrics = Catalog(models), Metrics()
     limits = BatchLimits(settings.batch_size, BATCH_CHARACTERS, settings.batch_window, settings.queue_size)
 
-    def run(key: BatchKey, tasks: list[Task]) -> Sequence[Outcome | Exception]:
-        return translate_tasks(key, tasks, settings.batch_size, metrics.count_decoding)
+    def run(manner: Manner, tasks: list[Task]) -> Sequence[Outcome | Exception]:
+        return translate_tasks(manner, tasks, settings.batch_size, metrics.count_decoding)
 
     table = settings.runtime_folder / "rates" if settings.runtime_folder else None
-    batcher: Batcher[BatchKey, Task, Outcome] = Batcher(run, limits, metrics.observe_batch)
+    batcher: Batcher[Manner, Task, Outcome] = Batcher(run, limits, metrics.observe_batch)
     return Service(
         settings,
         catalog,

@@ -29,12 +29,12 @@ class ForcedToken:
 
 
 @dataclass(frozen=True)
-class BatchKey:
-    """How to translate: texts that share it go into one batch."""
+class Manner:
+    """How to translate: texts that share it can be translated together."""
 
     model: ServedModel
-    segments: int | None  # K; None = the model's own, by length where it was trained for several
-    format: str = "text"
+    segments: int | None  # K; None = the model's own, by length where it has learnt several
+    html: bool = False
 
 
 @dataclass(frozen=True)
@@ -75,23 +75,23 @@ class Outcome:
         return mean if math.isfinite(mean) else None
 
 
-def translate_tasks(key: BatchKey, tasks: Sequence[Task], batch_size: int, count: Count) -> list[Outcome | Exception]:
+def translate_tasks(manner: Manner, tasks: Sequence[Task], batch_size: int, count: Count) -> list[Outcome | Exception]:
     """Translate tasks: plain ones all together, the others one by one; a failure stays with its own task."""
     results: list[Outcome | Exception] = [RuntimeError("not translated")] * len(tasks)
     plain = [i for i, task in enumerate(tasks) if task.plain]
-    for i, outcome in zip(plain, _together(key, [tasks[i] for i in plain], batch_size, count), strict=True):
+    for i, outcome in zip(plain, _together(manner, [tasks[i] for i in plain], batch_size, count), strict=True):
         results[i] = outcome
     for i, task in enumerate(tasks):
         if not task.plain:
-            results[i] = _attempt(partial(_alone, key, task, batch_size, count))
+            results[i] = _attempt(partial(_alone, manner, task, batch_size, count))
     return results
 
 
-def _together(key: BatchKey, tasks: list[Task], batch_size: int, count: Count) -> list[Outcome | Exception]:
+def _together(manner: Manner, tasks: list[Task], batch_size: int, count: Count) -> list[Outcome | Exception]:
     def attempt(group: list[Task]) -> list[Outcome] | Exception:
-        translator = SentenceTranslator(key, batch_size, count)
+        scribe = _Scribe(manner, batch_size, count)
         try:
-            return [_outcome(done) for done in _documents(key, [task.text for task in group], translator)]
+            return [_outcome(done) for done in _documents(manner, [task.text for task in group], scribe)]
         except Exception as error:
             return error
 
@@ -103,32 +103,30 @@ def _together(key: BatchKey, tasks: list[Task], batch_size: int, count: Count) -
     return [single if isinstance(single, Exception) else single[0] for single in singly]
 
 
-def _alone(key: BatchKey, task: Task, batch_size: int, count: Count) -> Outcome:
-    top_tokens = max(task.trace or 0, 2 if task.alternatives else 0)
-    translator = SentenceTranslator(key, batch_size, count, top_tokens, task.forced)
+def _alone(manner: Manner, task: Task, batch_size: int, count: Count) -> Outcome:
+    n_best = max(task.trace or 0, 2 if task.alternatives else 0)
+    scribe = _Scribe(manner, batch_size, count, n_best, task.forced)
     start = time.perf_counter()
-    document = _documents(key, [task.text], translator)[0]
+    document = _documents(manner, [task.text], scribe)[0]
     milliseconds = 1000 * (time.perf_counter() - start)
-    if task.forced and max(token.sentence for token in task.forced) >= len(translator.first):
-        raise UserError(f"forced: this text has {len(translator.first)} sentences, counted from 0")
-    outcome = replace(_outcome(document), sentences=translator.first, milliseconds=milliseconds)
+    if task.forced and max(token.sentence for token in task.forced) >= len(scribe.first):
+        raise UserError(f"forced: this text has {len(scribe.first)} sentences, counted from 0")
+    outcome = replace(_outcome(document), sentences=scribe.first, milliseconds=milliseconds)
     if not task.alternatives:
         return outcome
-    others = other_translations(
-        key.model, translator.first, translator.first_forced, task.alternatives, translator.translate
-    )
-    texts = [_documents(key, [task.text], partial(others.nth, nth))[0].text for nth in range(task.alternatives)]
+    others = other_translations(manner.model, scribe.first, scribe.first_forced, task.alternatives, scribe.translate)
+    texts = [_documents(manner, [task.text], partial(others.nth, nth))[0].text for nth in range(task.alternatives)]
     unique = [text for text in dict.fromkeys(texts) if text != outcome.text]
     return replace(outcome, alternatives=unique)
 
 
-class SentenceTranslator:
+class _Scribe:
     """Translate sentences and remember how; what is forced concerns the first call, the sentences themselves."""
 
     def __init__(
-        self, key: BatchKey, batch_size: int, count: Count, top_tokens: int = 0, forced: Sequence[ForcedToken] = ()
+        self, manner: Manner, batch_size: int, count: Count, n_best: int = 0, forced: Sequence[ForcedToken] = ()
     ) -> None:
-        self._key, self._batch_size, self._count, self._top_tokens = key, batch_size, count, top_tokens
+        self._manner, self._batch_size, self._count, self._n_best = manner, batch_size, count, n_best
         self._forced = forced
         self.first: list[Translation] = []
         self.first_forced: list[Forced] = []  # one mapping for each of them
@@ -144,13 +142,13 @@ class SentenceTranslator:
     def translate(
         self, sentences: list[str], segments: int | None = None, forced: list[Forced] | None = None
     ) -> list[Translation]:
-        """Translate single lines, in K segments (None: as the key says), some tokens forced; it is counted."""
-        translations = self._key.model.translator.translate(
+        """Translate single lines, in K segments (None: as the manner has it), some tokens forced; it is counted."""
+        translations = self._manner.model.translator.translate(
             sentences,
-            segments=segments or self._key.segments,
+            segments=segments or self._manner.segments,
             batch_size=self._batch_size,
             forced=forced,
-            alternatives=self._top_tokens,
+            alternatives=self._n_best,
         )
         self._count(len(sentences), sum(translation.steps for translation in translations))
         return translations
@@ -159,26 +157,27 @@ class SentenceTranslator:
         ids: list[dict[tuple[int, int], int]] = [{} for _ in range(n_sentences)]
         for wanted in self._forced:
             if wanted.sentence < n_sentences:
-                token = _token_id(self._key, wanted)
+                token = _token_id(self._manner, wanted)
                 ids[wanted.sentence][wanted.segment, wanted.position] = token
         return ids
 
 
-def _token_id(key: BatchKey, wanted: ForcedToken) -> int:
-    index = key.model.vocabulary.get(wanted.token)
+def _token_id(manner: Manner, wanted: ForcedToken) -> int:
+    index = manner.model.vocabulary.get(wanted.token)
     if index is None or index in NEVER_EMITTED:
         raise UserError(f"forced: {wanted.token!r} is no token of this model")
-    assert key.segments is not None  # whoever forces a token names K
-    if wanted.segment >= key.segments:
-        raise UserError(f"forced: segment {wanted.segment} of {key.segments}, counted from 0")
-    if index == DEL and key.segments == 1:
+    assert manner.segments is not None  # whoever forces a token names K
+    if wanted.segment >= manner.segments:
+        raise UserError(f"forced: segment {wanted.segment} of {manner.segments}, counted from 0")
+    if index == DEL and manner.segments == 1:
         raise UserError("forced: the only segment cannot be deleted")
     return index
 
 
-def _documents(key: BatchKey, texts: list[str], translate: Translate) -> list[TranslatedDocument]:
-    model = key.model
-    return model.translator.translate_documents(texts, format=key.format, language=model.source, translate=translate)
+def _documents(manner: Manner, texts: list[str], translate: Translate) -> list[TranslatedDocument]:
+    model = manner.model
+    form = "html" if manner.html else "text"
+    return model.translator.translate_documents(texts, format=form, language=model.source, translate=translate)
 
 
 def _outcome(document: TranslatedDocument) -> Outcome:
