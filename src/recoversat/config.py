@@ -5,12 +5,13 @@ An unknown key is an error that names the nearest valid one.
 
 import difflib
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model, model_validator
 
 from recoversat.errors import UserError
+from recoversat.inference.repairs import REPAIRS
 
 
 class Section(BaseModel):
@@ -130,29 +131,26 @@ class TrainConfig(Section):
         return [self.segments] if isinstance(self.segments, int) else list(self.segments)
 
 
-class DecodeConfig(Section):
-    """How a trained model writes."""
+if TYPE_CHECKING:
 
+    class _RepairSwitches(Section):
+        def __getattr__(self, name: str) -> bool: ...
+else:
+    _fields = {name: (bool, Field(switch.default, description=switch.description)) for name, switch in REPAIRS.items()}
+    _RepairSwitches = create_model("_RepairSwitches", __base__=Section, **_fields)
+
+
+class DecodeConfig(_RepairSwitches):
+    """How a trained model writes; every repair of `recoversat.inference.repairs` is a switch here too."""
+
+    repairs: Literal["model", "none"] = Field(
+        "model", description="'none' = no repair at all, as the paper decodes; 'model' = those switched on here"
+    )
     extra_steps: int = Field(20, ge=1, description="a segment may take ceil(source length / K) + extra_steps steps")
-    beam: int = Field(4, ge=1, description="beam size of autoregressive models, where beam search is asked for")
+    beam: int = Field(4, ge=1, description="beam size of the teacher in fit; translate and evaluate are told theirs")
     length_penalty: float = Field(0.6, ge=0, description="alpha in ((5 + length) / 6)^alpha")
     segment_length: float = Field(
         5.0, gt=0, description="with --segments auto: source tokens a segment, which decide K sentence by sentence"
-    )
-    check_numbers: bool = Field(
-        False, description="with --segments auto: where numbers came out wrong, write again as one segment"
-    )
-    lower_capitals: bool = Field(
-        False, description="translate text that is all in capitals in small letters, and give it capitals again"
-    )
-    join_overlaps: bool = Field(
-        False, description="say once what the end of one segment and the beginning of the next both say"
-    )
-    never_empty: bool = Field(
-        False, description="where nothing was written, begin with the likeliest word; keep the source if there is none"
-    )
-    cut_loops: bool = Field(
-        False, description="say once what a translation says four times in a row or more, and its source does not"
     )
 
 

@@ -5,14 +5,13 @@ A target, in training and in decoding, is a set of rows: row (t, i) carries the 
 segment i (BOS at t = 0) and predicts token t of segment i. It sees every row of an earlier or the same
 step, in all segments (Eq. 3).
 
-    divide -> rows -> (model) -> segments -> assemble        assemble(divide(y, ...)) == y
+    divide_many -> rows -> (model) -> segments -> assemble
 
-`divide` is one sentence of `divide_many`, which divides a whole batch in vectorised code.
+What is divided and assembled again is the target, whatever the draws (`tests/unit/test_segments.py`).
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,13 +24,6 @@ Floats = NDArray[np.float64]
 
 # What the draws of a sentence decide, in this order; one key per token for RAND follows.
 _DRAW_RANDOM, _DRAW_REPEAT, _DRAW_WHICH, _DRAW_COPIED, N_FIXED_DRAWS = range(5)
-
-
-class RandomSource(Protocol):
-    """Anything with numpy's `Generator.random`."""
-
-    def random(self, size: int) -> Floats:
-        """Draw `size` numbers in [0, 1)."""
 
 
 def equal_cuts(lengths: Ints, n_segments: Ints, width: int) -> Ints:
@@ -89,6 +81,13 @@ def divide_many(
 
     `draws` holds N_FIXED_DRAWS + max(T) numbers a sentence. `may_cut[b, c - 1]` says whether a cut after
     token c may stand there (cut_at = "word"); the end of the target always may.
+
+    >>> evenly = divide_many(np.array([5]), np.array([2]), random_prob=0, repeat_prob=0, draws=np.zeros((1, 10)))
+    >>> evenly.start.tolist(), evenly.length.tolist()
+    ([[0, 3]], [[3, 2]])
+    >>> repeated = divide_many(np.array([5]), np.array([3]), random_prob=0, repeat_prob=1, draws=np.zeros((1, 10)))
+    >>> repeated.start.tolist(), repeated.length.tolist(), repeated.is_copy.tolist()
+    ([[0, 0, 3]], [[3, 1, 2]], [[False, True, False]])
     """
     repeats = (draws[:, _DRAW_REPEAT] < repeat_prob) & (n_segments > 1) & (lengths > 0)
     parts = n_segments - repeats  # a repetition takes the place of one segment
@@ -105,35 +104,6 @@ def divide_many(
     return _insert_copies(
         Division(start, cuts - start, np.zeros(cuts.shape, bool), _upto(n_segments, width)), repeats, draws
     )
-
-
-def divide(
-    target: Sequence[int],
-    n_segments: int,
-    random_prob: float,
-    repeat_prob: float,
-    rng: RandomSource,
-    may_cut: Sequence[bool] | None = None,
-) -> list[list[int]]:
-    """Divide one target into exactly K segments, one of them a pseudo repetition with probability q.
-
-    >>> divide([11, 12, 13, 14, 15], 2, random_prob=0.0, repeat_prob=0.0, rng=np.random.default_rng(0))
-    [[11, 12, 13, 2], [14, 15, 2]]
-    >>> divide([11, 12, 13, 14, 15], 3, random_prob=0.0, repeat_prob=1.0, rng=np.random.default_rng(0))
-    [[11, 12, 13, 2], [11, 4], [14, 15, 2]]
-    """
-    division = divide_many(
-        np.array([len(target)]),
-        np.array([n_segments]),
-        random_prob,
-        repeat_prob,
-        np.asarray(rng.random(N_FIXED_DRAWS + len(target)))[None, :],
-        None if may_cut is None else np.array([may_cut], dtype=bool).reshape(1, -1),
-    )
-    return [
-        [*target[start : start + length], DEL if is_copy else EOS]
-        for start, length, is_copy in zip(division.start[0], division.length[0], division.is_copy[0], strict=True)
-    ]
 
 
 @dataclass(frozen=True)

@@ -2,8 +2,7 @@
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from copy import copy
-from dataclasses import replace
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -19,20 +18,20 @@ from recoversat.engines.pairs import check_pairs
 from recoversat.errors import UserError
 from recoversat.files.builtin import builtin_model
 from recoversat.files.model_folder import read_config, resolve_model
-from recoversat.inference.assembling import BROKEN, spelt_later, translation_of
+from recoversat.inference.assembling import Draft, Source, join_drafts, lazy_segments
 from recoversat.inference.batches import BatchDecoder
 from recoversat.inference.forcing import check_forced, force_lines
-from recoversat.inference.request import WantedSegments, Wish, check_lines, check_list, warn_of_unlearnt
-from recoversat.inference.translation import Translation, joined
+from recoversat.inference.repairing import Repair, prepared, repaired, repairs_for, restored
+from recoversat.inference.request import Request, WantedSegments, check_lines, check_list, warn_of_untrained
+from recoversat.inference.translation import Translation
 from recoversat.text.alignment import Floats, Part, Range, locate_parts
-from recoversat.text.capitals import calm, is_loud
 from recoversat.text.directions import choose_direction, prefix_of
+from recoversat.text.documents.translating import TranslatedDocument, translate_documents
 from recoversat.text.invisible import unreadable
-from recoversat.text.numbers import wrong_numbers
+from recoversat.text.parts import Parts, parts_of
 from recoversat.text.tokenizer import Tokenizer, load_tokenizer
 
 WINDOW = 16  # batches that are sorted by length together
-_FIRST_WORDS = 8  # tokens that are looked at for a beginning, where a translation is empty
 
 
 class Translator:
@@ -61,7 +60,7 @@ class Translator:
         folder = builtin_model(source, target) if model is None else resolve_model(Path(model))
         self.config, _ = read_config(folder)
         self.tokenizer = load_tokenizer(folder)
-        self._face(source, target)
+        self.set_direction(source, target)
         options = EngineOptions(device, compute_type, intra_threads, max_memory)
         self.engine = load_engine(folder, self.config.model, options)
 
@@ -70,13 +69,13 @@ class Translator:
         """Wire a translator from parts that are already in memory."""
         translator = cls.__new__(cls)
         translator.engine, translator.tokenizer, translator.config = engine, tokenizer, config
-        translator._face(None, None)
+        translator.set_direction(None, None)
         return translator
 
     def into(self, target: str) -> "Translator":
         """Return a translator into another language, of the same model and with the same engine in memory."""
         other = copy(self)
-        other._face(None, target)
+        other.set_direction(None, target)
         return other
 
     def judged_by(self, teacher: str | Path, n_lengths: int = 9, device: str = "auto") -> "Translator":
@@ -104,37 +103,57 @@ class Translator:
         force: Sequence[str] = (),
         alternatives: int = 0,
         scores: bool = True,
+        repairs: bool = True,
     ) -> list[Translation]:
         """Translate single lines; results come in the order of the input, whatever the batching.
 
         `segments` is K, or "auto" (see `segment_counts`); None is the model's own. Empty text gives empty text, and
-        text longer than any the model has learnt from is translated sentence by sentence.
+        text longer than any the model was trained on is translated sentence by sentence.
         `force` puts words into every translation ("6:1=the": segment 6 begins with "the"); `forced` is the same
         in ids, a text each. Without `scores` an engine may leave out log-probabilities, which is faster.
+        Without `repairs` translations stay as they were decoded, as in the paper.
         """
         check_list(texts)
         check_lines(texts := list(texts))
         segments = int(segments) if isinstance(segments, np.integer) else segments
         if beam > 1 and segments is None and 1 in self.config.train.segment_choices:
             segments = 1  # a beam writes one segment
-        wish = Wish(segments, batch_size, beam, scores, alternatives, forced, force)
-        loud = {i for i, text in enumerate(texts) if self.config.decode.lower_capitals and is_loud(text)}
-        results = self._translate([calm(text) if i in loud else text for i, text in enumerate(texts)], wish)
-        for i in loud:
-            results[i] = replace(results[i], source=texts[i], text=results[i].text.upper())
-        return results
+        request = Request(segments, batch_size, beam, scores, alternatives, forced, force, repairs)
+        chain = repairs_for(self, request)
+        cut, sources = self._cut([prepared(text, chain) for text in texts], request)
+        drafts = iter(self._write(sources, request, chain))  # decode, assemble, repair
+        whole = [join_drafts(parts, list(islice(drafts, len(parts.texts)))) for parts in cut]
+        return [restored(draft, text, chain).translation(text) for draft, text in zip(whole, texts, strict=True)]
 
-    def _translate(self, texts: list[str], wish: Wish) -> list[Translation]:
-        sources, force, forced = self._encode(texts), wish.force, wish.forced
-        in_parts = any(map(self._too_long, sources))
-        if in_parts and (force or forced):
-            line = next(number for number, ids in enumerate(sources, 1) if self._too_long(ids))
-            most = self.config.data.max_tokens
-            raise UserError(
-                f"line {line}: too long to force words in it ({len(sources[line - 1])} pieces, at most {most})"
-            )
-        results = self._in_parts(texts, wish) if in_parts else self._whole(texts, sources, wish)
-        return self._with_right_numbers(results, wish) if self._checks_numbers(wish) else results
+    def translate_documents(
+        self,
+        texts: Sequence[str],
+        *,
+        format: str = "text",
+        language: str | None = None,
+        segments: WantedSegments = None,
+        batch_size: int = 32,
+        beam: int = 1,
+        translate: Callable[[list[str]], list[str]] | None = None,
+    ) -> list[TranslatedDocument]:
+        """Translate whole texts of any length; line breaks, placeholders and, in HTML, tags stay in their places.
+
+        `format` is one of `recoversat.text.documents.FORMATS`, `language` that of the texts where the model's own code
+        does not say it. Whoever has another way to translate sentences gives it as `translate`.
+        """
+
+        def plainly(sentences: list[str]) -> list[str]:
+            done = self.translate(sentences, segments=segments, batch_size=batch_size, beam=beam)
+            return [translation.text for translation in done]
+
+        return translate_documents(
+            texts,
+            translate or plainly,
+            language=language or self.source,
+            format=format,
+            fits=self._fits,
+            locate=self.locate,
+        )
 
     def translate_iterable(
         self,
@@ -144,17 +163,20 @@ class Translator:
         batch_size: int = 32,
         beam: int = 1,
         window: int = WINDOW,
+        alternatives: int = 0,
         scores: bool = True,
         done: Callable[[int], None] = lambda count: None,
     ) -> Iterator[Translation]:
         """Translate a stream of any length in bounded memory: `window` batches are sorted at a time."""
         check_list(texts)
-        Wish(segments, min(batch_size, window), beam)  # refused now, not when the first one is asked for
+        Request(segments, min(batch_size, window), beam)  # refused now, not when the first one is asked for
 
         def translations() -> Iterator[Translation]:
             stream = iter(texts)
             while block := list(islice(stream, batch_size * window)):
-                yield from self.translate(block, segments=segments, batch_size=batch_size, beam=beam, scores=scores)
+                yield from self.translate(
+                    block, segments=segments, batch_size=batch_size, beam=beam, alternatives=alternatives, scores=scores
+                )
                 done(len(block))
 
         return translations()
@@ -165,7 +187,7 @@ class Translator:
         """Translate a file of any size line by line into another one, which appears whole or not at all."""
         from recoversat.pipeline.translate_files import translate_lines
 
-        translate_lines(self, [Path(src)], Path(out), segments=segments, batch_size=32, jsonl=False, beam=beam)
+        translate_lines(self, [Path(src)], Path(out), segments=segments, beam=beam)
 
     def score_batch(
         self, sources: Sequence[str], targets: Sequence[str], *, segments: int = 1, batch_size: int = 32
@@ -173,11 +195,10 @@ class Translator:
         """Return given translations with the log-probabilities they have, as if written in K equal segments."""
         ids = [ids if text.strip() else [] for text, ids in zip(sources, self._encode(sources), strict=True)]
         pairs = list(zip(ids, self.tokenizer.encode(targets), strict=True))
+        scored = self.score_ids(pairs, segments=segments, batch_size=batch_size)
         return [
-            Translation(source, target, spelt_later(decoded, self.tokenizer), decoded.steps)
-            for source, target, decoded in zip(
-                sources, targets, self.score_ids(pairs, segments=segments, batch_size=batch_size), strict=True
-            )
+            Translation(source, target, lazy_segments(decoded, self.tokenizer), decoded.steps, list(written))
+            for source, target, decoded, (_, written) in zip(sources, targets, scored, pairs, strict=True)
         ]
 
     def score_ids(
@@ -205,8 +226,9 @@ class Translator:
     def segment_counts(self, wanted: WantedSegments, lengths: Sequence[int]) -> Ints:
         """Return K for sources of these lengths: the one wanted, or one that follows the length.
 
-        With "auto" a source of n tokens gets K >= n / decode.segment_length, the least the model has learnt, so
-        that the number of steps stays nearly the same however long the sentence is (the paper's footnote 1).
+        With "auto" a source of n tokens gets the least K >= n / decode.segment_length that the model was trained for.
+        So the number of steps stays nearly the same (the paper's footnote 1) up to the largest such K; a sentence
+        longer than that K times decode.segment_length takes more steps.
         """
         if isinstance(wanted, int):
             return np.full(len(lengths), self.segments_for(wanted))
@@ -217,28 +239,28 @@ class Translator:
         return np.asarray(choices[np.minimum(np.searchsorted(choices, needed), len(choices) - 1)])
 
     def segments_for(self, wanted: WantedSegments) -> int:
-        """Return the one K that is wanted, or the largest the model has learnt."""
+        """Return the one K that is wanted, or the largest the model was trained for."""
         k = wanted if isinstance(wanted, int) else max(self.config.train.segment_choices)
         if not 1 <= k <= self.engine.max_segments:
             raise UserError(f"--segments {k}: this model writes 1 to {self.engine.max_segments} segments")
-        learnt = self.config.train.segment_choices
-        if not min(learnt) <= k <= max(learnt) and self.config.model.kind == "segments":
-            warn_of_unlearnt(k, tuple(sorted(set(learnt))))
+        trained = self.config.train.segment_choices
+        if not min(trained) <= k <= max(trained) and self.config.model.kind == "segments":
+            warn_of_untrained(k, tuple(sorted(set(trained))))
         return k
 
-    def _face(self, source: str | None, target: str | None) -> None:
-        """Choose the direction."""
+    def set_direction(self, source: str | None, target: str | None) -> None:
+        """Choose the languages to translate from and into."""
         self.source, self.target = choose_direction(self.config.data, source, target)
         self.prefix = prefix_of(self.config.data, self.target)
 
-    def _has_words(self, text: str) -> bool:
-        """Say whether there is something to translate; where numbers are looked after, it must have letters."""
-        if not self.config.decode.check_numbers:
-            return bool(self._seen(text))
-        return any(character.isalpha() for character in text)
+    def _fits(self, text: str) -> bool:
+        return self._is_short(self._encode([text])[0])
 
-    def _too_long(self, ids: Sequence[int]) -> bool:
-        return len(ids) > self.config.data.max_tokens + bool(self.prefix)
+    def _is_short(self, ids: Sequence[int]) -> bool:
+        return len(ids) <= self.config.data.max_tokens + bool(self.prefix)  # the tag of a direction is no text
+
+    def _read(self, texts: Sequence[str]) -> list[Source]:
+        return list(map(Source, texts, self._encode(texts)))
 
     def _encode(self, texts: Sequence[str]) -> list[list[int]]:
         return self.tokenizer.encode([self._seen(text) for text in texts], self.prefix)
@@ -254,107 +276,48 @@ class Translator:
     def _unreadable(self) -> dict[int, str]:
         return unreadable(self.tokenizer)
 
-    def _whole(self, texts: Sequence[str], sources: list[list[int]], wish: Wish) -> list[Translation]:
-        """Translate each text as one sentence."""
-        k = self.segment_counts(wish.segments, [len(ids) for ids in sources])
-        results = [Translation(text, text) for text in texts]
-        lengths = [len(ids) if self._has_words(text) else 0 for ids, text in zip(sources, texts, strict=True)]
+    def _cut(self, texts: list[str], request: Request) -> tuple[list[Parts], list[Source]]:
+        """Cut texts longer than any the model was trained on; return also all parts as the model reads them."""
+        cut, sources = [], []
+        for number, source in enumerate(self._read(texts), 1):
+            if self._is_short(source.ids):
+                cut.append(Parts([source.text], ["", ""]))
+                sources.append(source)
+                continue
+            if request.is_forced:
+                size = f"{len(source.ids) - bool(self.prefix)} pieces, at most {self.config.data.max_tokens}"
+                raise UserError(f"line {number}: too long to force words in it ({size})")
+            cut.append(parts_of(source.text, self.source, self._fits))
+            sources += self._read(cut[-1].texts)
+        return cut, sources
+
+    def _write(self, sources: list[Source], request: Request, repairs: list[Repair]) -> list[Draft]:
+        """Decode sentences that fit, put their segments together, have them repaired."""
+        drafts = self._decode(sources, request, repairs)
+        for n, repair in enumerate(repairs):
+            drafts = repaired(drafts, repair, partial(self._rewrite, repairs[:n]), may_rewrite=not request.is_forced)
+        return drafts
+
+    def _rewrite(self, repairs: list[Repair], texts: list[str], request: Request) -> list[Draft]:
+        return self._write(self._read(texts), request, repairs)
+
+    def _decode(self, sources: list[Source], request: Request, repairs: list[Repair]) -> list[Draft]:
+        """Decode what is not copied, and put its segments together."""
+        k = self.segment_counts(request.segments, [len(source.ids) for source in sources])
+        copied = [self._copied(source, repairs) for source in sources]
+        lengths = [0 if copy else len(source.ids) for source, copy in zip(sources, copied, strict=True)]
         counts = [int(count) if length else 0 for count, length in zip(k, lengths, strict=True)]
-        forced = force_lines(wish.force, self.tokenizer, counts) if wish.force else wish.forced
-        for i, decoded in self._decoder.decode(sources, lengths, k, wish, forced):
-            results[i] = translation_of(texts[i], sources[i], decoded, self.tokenizer, self.config.decode)
-            if wish.force and forced:
+        forced = force_lines(request.force, self.tokenizer, counts) if request.force else request.forced
+        written = {i: copy for i, copy in enumerate(copied) if copy}
+        for i, decoded in self._decoder.decode([source.ids for source in sources], lengths, k, request, forced):
+            written[i] = Draft.of(sources[i], decoded, self.tokenizer)
+            if request.force and forced:
                 check_forced(forced[i], decoded.segments, f"line {i + 1}")
-        if wish.forced or wish.force:
-            return results
-        return self._with_words(self._with_whole_characters(results, wish), wish)
+        return [written[i] for i in range(len(sources))]
 
-    def _in_parts(self, texts: Sequence[str], wish: Wish) -> list[Translation]:
-        """Translate texts longer than any the model has learnt from sentence by sentence."""
-        from recoversat.text.parts import Parts, parts_of
-
-        def fits(part: str) -> bool:
-            return not self._too_long(self._encode([part])[0])
-
-        cut = [Parts([text], ["", ""]) if fits(text) else parts_of(text, self.source, fits) for text in texts]
-        pieces = [piece for parts in cut for piece in parts.texts]
-        done = iter(self._whole(pieces, self._encode(pieces), wish))
-        results = []
-        for text, parts in zip(texts, cut, strict=True):
-            mine = list(islice(done, len(parts.texts)))
-            results.append(joined(text, parts.joined([translation.text for translation in mine]), mine))
-        return results
-
-    def _with_whole_characters(self, results: list[Translation], wish: Wish) -> list[Translation]:
-        """Write again, one token after the other, where segments have torn a character that is spelt in bytes."""
-        if 1 not in self.config.train.segment_choices:
-            return results
-        torn = [
-            i
-            for i, one in enumerate(results)
-            if one.text == one.source and len(one.segments) > 1 and BROKEN in self.tokenizer.decode(one.ids)
-        ]
-        sources = [results[i].source for i in torn]
-        again = self._whole(sources, self._encode(sources), replace(wish, segments=1)) if torn else []
-        for i, other in zip(torn, again, strict=True):
-            results[i] = replace(other, steps=results[i].steps + other.steps)
-        return results
-
-    def _with_words(self, results: list[Translation], wish: Wish) -> list[Translation]:
-        """Write again, from the likeliest first word on, where nothing was written; what says nothing then stays."""
-        silent = [i for i, one in enumerate(results) if one.segments and not one.text.strip()]
-        if not silent or not self.config.decode.never_empty or self.config.model.kind == "nat":
-            return results
-        texts = [results[i].source for i in silent]
-        sources, k = self._encode(texts), min(self.config.train.segment_choices)
-        look = replace(wish, segments=k, beam=1, alternatives=_FIRST_WORDS)
-        begun = dict(self._decoder.decode(sources, [len(ids) for ids in sources], np.full(len(texts), k), look, None))
-        first = [self._first_word(begun[i].alternatives[0][0]) for i in range(len(texts))]
-        again = self._whole(texts, sources, replace(wish, segments=k, beam=1, forced=first))
-        for at, (i, other) in enumerate(zip(silent, again, strict=True)):
-            steps = results[i].steps + begun[at].steps + other.steps
-            results[i] = replace(other, text=other.text if other.text.strip() else other.source, steps=steps)
-        return results
-
-    def _first_word(self, best: list[tuple[int, float]]) -> Forced:
-        words = [token for token, _ in best if any(map(str.isalpha, self.tokenizer.decode([token])))]
-        return {(0, 0): words[0]} if words else {}
-
-    def _checks_numbers(self, wish: Wish) -> bool:
-        by_length = not isinstance(wish.segments, int) and 1 in self.config.train.segment_choices
-        return self.config.decode.check_numbers and by_length and not (wish.beam > 1 or wish.forced or wish.force)
-
-    def _with_right_numbers(self, results: list[Translation], wish: Wish) -> list[Translation]:
-        """Write again, one token after the other, what has lost or invented a number; keep it where it is better.
-
-        Where that does not help either, the words around the numbers are translated by themselves.
-        """
-
-        def wrong(translation: Translation) -> int:
-            return wrong_numbers(translation.source, translation.text)
-
-        doubtful = [i for i, result in enumerate(results) if len(result.segments) > 1 and wrong(result)]
-        again = self.translate(
-            [results[i].source for i in doubtful],
-            segments=1, batch_size=wish.batch_size, alternatives=wish.alternatives, scores=wish.scores,
-        )  # fmt: skip
-        for i, other in zip(doubtful, again, strict=True):
-            first = results[i]
-            better = other if wrong(other) < wrong(first) else first
-            results[i] = replace(better, steps=first.steps + other.steps)
-        still = [i for i in doubtful if wrong(results[i])]
-        for i, text in zip(still, self._around_numbers([results[i].source for i in still], wish), strict=True):
-            results[i] = results[i] if wrong_numbers(results[i].source, text) else replace(results[i], text=text)
-        return results
-
-    def _around_numbers(self, texts: list[str], wish: Wish) -> list[str]:
-        from recoversat.text.document import translate_documents
-
-        def translate(parts: list[str]) -> list[str]:
-            return [one.text for one in self._whole(parts, self._encode(parts), wish)]
-
-        done = translate_documents(
-            texts, translate, language=self.source,
-            n_tokens=lambda part: len(self._encode([part])[0]), max_tokens=self.config.data.max_tokens,
-        )  # fmt: skip
-        return [document.text for document in done]
+    def _copied(self, source: Source, repairs: list[Repair]) -> Draft | None:
+        """Return a source as its own translation, where there is nothing to read or a repair wants it so."""
+        ids = source.ids[bool(self.prefix) :]
+        names = tuple(repair.name for repair in repairs if repair.copies(source.text)) if ids else ()
+        nothing = Decoded([], [])
+        return None if ids and not names else Draft(source, source.text, ids, nothing, self.tokenizer, repairs=names)

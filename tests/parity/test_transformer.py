@@ -11,9 +11,10 @@ from recoversat.data.corpus import ParallelSentences, Sentences
 from recoversat.engines.onnx.stepper import sinusoids as onnx_sinusoids
 from recoversat.model.attention import sinusoids
 from recoversat.model.transformer import Transformer
-from recoversat.segments import divide, rows
+from recoversat.segments import rows
 from recoversat.training.loss import smoothed_cross_entropy
 from recoversat.vocab import BOS, EOS, PAD
+from tests.oracles import divide
 
 CONFIG = ModelConfig(d_model=24, d_hidden=40, n_heads=3, encoder_layers=2, decoder_layers=3, vocab_size=50, dropout=0.0)
 

@@ -10,9 +10,9 @@ from subprocess import PIPE
 import pytest
 
 from recoversat.files.builtin import ASSETS, builtin_model, builtin_models
+from recoversat.inference.repairs.cut_loops import most_repeats
 from recoversat.measuring.quality.metrics import corpus_bleu
 from recoversat.serve.catalog import model_sources
-from recoversat.text.loops import most_repeats
 from recoversat.translator import Translator
 
 ENGLISH = [
@@ -241,3 +241,15 @@ def test_all_built_in_models_together_stay_small() -> None:
     card = (builtin_model("en", "de") / "README.md").read_text(encoding="utf-8")
     for word in ("Tatoeba", "Europarl", "CC BY", "ende200k", "tst2014", "test2016", "Limits"):
         assert word in card
+
+
+def test_without_repairs_the_built_in_model_repeats_itself() -> None:
+    command = [sys.executable, "-m", "recoversat", "translate", "--from", "en", "--to", "de"]
+    text = "Tom wants to go to college.\n"
+    repaired, raw = (
+        subprocess.run([*command, *options], input=text, capture_output=True, text=True, check=True).stdout
+        for options in ([], ["--no-repairs"])
+    )
+    assert (repaired, raw) == ("Tom will studieren.\n", "Tom will studieren studieren.\n")
+    refused = subprocess.run([*command, "--format", "word"], input=text, capture_output=True, text=True)
+    assert (refused.returncode, refused.stderr) == (2, "error: --format word: there are lines, text, html\n")

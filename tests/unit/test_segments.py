@@ -5,8 +5,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from recoversat.segments import N_FIXED_DRAWS, assemble, divide, divide_many, equal_cuts, random_cuts, rows, visible
+from recoversat.segments import N_FIXED_DRAWS, assemble, divide_many, equal_cuts, random_cuts, rows, visible
 from recoversat.vocab import BOS, DEL, EOS, N_SPECIAL, PAD
+from tests.oracles import divide
 
 tokens = st.lists(st.integers(N_SPECIAL, 60), min_size=1, max_size=40)
 probabilities = st.sampled_from([0.0, 0.3, 0.5, 1.0])

@@ -65,7 +65,7 @@ def test_a_k_that_was_never_learnt_is_said_once(translator: Translator, caplog: 
             assert other.segments_for(7) == 7
             assert other.segments_for(3) == 3
     assert [record.message for record in caplog.records] == [
-        "K = 7 was never learnt, expect little of it; this model has learnt K = 3"
+        "this model was trained for K = 3; K = 7 will translate badly"
     ]
 
 

@@ -9,14 +9,9 @@ import typer
 from recoversat.cli.app import Device, From, Model, Segments, To, app
 from recoversat.cli.pairs import optional_pairs
 from recoversat.errors import UserError
+from recoversat.text.documents import FORMATS
 
-
-class Format(StrEnum):
-    """How `translate` reads its input."""
-
-    lines = "lines"
-    text = "text"
-    html = "html"
+_FORMATS = {"lines": "lines: one each"} | {name: f"{name}: {words}" for name, (_, words) in FORMATS.items()}
 
 
 class ExportFormat(StrEnum):
@@ -51,8 +46,11 @@ def translate(
         typer.Option("--force", help="SEGMENT:POSITION=WORDS must stand there, e.g. '6:1=the'.", show_default=False),
     ] = None,
     format_: Annotated[
-        Format, typer.Option("--format", help="lines: one each; text: split into sentences; html: tags kept.")
-    ] = Format.lines,
+        str, typer.Option("--format", metavar="FORMAT", help=f"{'; '.join(_FORMATS.values())}.")
+    ] = "lines",
+    no_repairs: Annotated[
+        bool, typer.Option("--no-repairs", help="As the paper decodes: nothing joined, cut or written again.")
+    ] = False,
     teacher: Annotated[
         Path | None, typer.Option(help="Of a one-step model: teacher that judges its candidates.", show_default=False)
     ] = None,
@@ -67,10 +65,12 @@ def translate(
     """Translate text line by line: one line out for each line in."""
     from recoversat.cli.byte_sizes import parse_size
     from recoversat.pipeline.translate_files import translate_lines, translate_whole
-    from recoversat.show.files import Inspection, show_lines
+    from recoversat.show.inspection import Inspection
     from recoversat.translator import Translator
 
     inspection = Inspection.of(show, trace, force_words, jsonl=jsonl)
+    if format_ not in _FORMATS:
+        raise UserError(f"--format {format_}: there are {', '.join(_FORMATS)}")
     if trace and out and trace.resolve() == out.resolve():
         raise UserError(f"--trace and --out are both {out}: name two files")
     translator = Translator(
@@ -79,27 +79,18 @@ def translate(
     )  # fmt: skip
     if teacher:
         translator.judged_by(teacher, lengths, device)
-    if format_ is not Format.lines:
-        if inspection or jsonl or line_buffered:
-            raise UserError("--format text and html go without --show, --trace, --force, --jsonl and --line-buffered")
+    if no_repairs:
+        translator.set_decoding(repairs="none")
+    if format_ != "lines":
+        if show or trace or force_words or jsonl or line_buffered:
+            raise UserError(f"--format {format_} goes without --show, --trace, --force, --jsonl and --line-buffered")
         translate_whole(
-            translator,
-            files or [],
-            out,
-            format="html" if format_ is Format.html else "text",
-            segments=segments,
-            batch_size=batch_size,
-            beam=beam,
+            translator, files or [], out, format=format_, segments=segments, batch_size=batch_size, beam=beam
         )
-    elif inspection:
-        show_lines(
-            translator, files or [], out, inspection, segments=segments, batch_size=batch_size, beam=beam,
-            at_once=line_buffered,
-        )  # fmt: skip
     else:
         translate_lines(
-            translator, files or [], out, segments=segments, batch_size=batch_size, jsonl=jsonl, beam=beam,
-            at_once=line_buffered,
+            translator, files or [], out, segments=segments, batch_size=batch_size, beam=beam, jsonl=jsonl,
+            at_once=line_buffered, inspection=inspection,
         )  # fmt: skip
 
 

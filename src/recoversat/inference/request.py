@@ -15,7 +15,7 @@ WantedSegments = int | Literal["auto"] | None  # None = as the model was trained
 
 
 @dataclass(frozen=True)
-class Wish:
+class Request:
     """All that a call asks for beside its texts."""
 
     segments: WantedSegments
@@ -25,6 +25,12 @@ class Wish:
     alternatives: int = 0
     forced: Sequence[Forced] | None = None
     force: Sequence[str] = ()
+    repairs: bool = True
+
+    @property
+    def is_forced(self) -> bool:
+        """Say whether the caller has words of their own in mind."""
+        return bool(self.forced or self.force)
 
     def __post_init__(self) -> None:
         k = self.segments
@@ -34,6 +40,9 @@ class Wish:
             raise UserError("batch_size and beam are whole numbers from 1")
         if self.beam > _WIDEST_BEAM:
             raise UserError(f"--beam {self.beam}: at most {_WIDEST_BEAM}; a beam of 4 to 8 is usual")
+
+
+Wish = Request  # its name in inference/batches.py
 
 
 def check_list(texts: object) -> None:
@@ -52,7 +61,7 @@ def check_lines(texts: Sequence[str]) -> None:
 
 
 @lru_cache(maxsize=64)  # once each
-def warn_of_unlearnt(k: int, learnt: tuple[int, ...]) -> None:
+def warn_of_untrained(k: int, trained: tuple[int, ...]) -> None:
     """Say that a model has not been trained for this K."""
-    known = ", ".join(map(str, learnt))
-    _log.warning("K = %d was never learnt, expect little of it; this model has learnt K = %s", k, known)
+    known = f"{trained[0]}-{trained[-1]}" if len(trained) > 1 else str(trained[0])
+    _log.warning("this model was trained for K = %s; K = %d will translate badly", known, k)

@@ -1,6 +1,6 @@
 """What translating gives back: text, and how it came about."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Literal, overload
@@ -20,7 +20,18 @@ class Segment:
     ending: Ending
     log_probs: list[float]  # of each piece, then of EOS or DEL unless it was cut off
     alternatives: list[list[tuple[str, float]]] = field(default_factory=list)
-    overlap: int = 0  # first tokens left out of the translation, which has just said them (decode.join_overlaps)
+    left_out: frozenset[int] = frozenset()  # positions of tokens that a repair has taken out of the translation
+
+    @property
+    def overlap(self) -> int:
+        """First tokens that the translation leaves out: what stands before says them already."""
+        return next(position for position in range(len(self.ids) + 1) if position not in self.left_out)
+
+    @property
+    def kept_log_probs(self) -> list[float]:
+        """Log-probabilities of what stands in the translation, its EOS included; none where it is deleted."""
+        kept = [p for position, p in enumerate(self.log_probs) if position not in self.left_out]
+        return [] if self.ending == "del" else kept
 
     @property
     def score(self) -> float:
@@ -28,7 +39,7 @@ class Segment:
         return float(np.mean(self.log_probs)) if self.log_probs else 0.0
 
 
-class LaterSegments(Sequence[Segment]):
+class LazySegments(Sequence[Segment]):
     """Segments that are spelt out when somebody looks at them: in large batches that takes longer than a GPU needs."""
 
     def __init__(self, count: int, spell: Callable[[int], Segment]) -> None:
@@ -63,26 +74,26 @@ class LaterSegments(Sequence[Segment]):
 
 @dataclass(frozen=True)
 class Translation:
-    """A translated sentence and how it came about."""
+    """A translated sentence and how it came about.
+
+    `ids` are the tokens of `text`, white space apart: those of the segments, or the text's own where a repair
+    has put other words, or capitals, for what the segments say. `repairs` names all that have changed something.
+    """
 
     source: str
     text: str
     segments: Sequence[Segment] = field(default_factory=list)
     steps: int = 0
-
-    @property
-    def ids(self) -> list[int]:
-        """Token ids without deleted segments and overlaps; `text` may have had its loops cut."""
-        return [i for segment in self.segments if segment.ending != "del" for i in segment.ids[segment.overlap :]]
+    ids: list[int] = field(default_factory=list)
+    repairs: tuple[str, ...] = ()
 
     @property
     def score(self) -> float:
-        """Mean log-probability over all tokens of the kept segments."""
-        kept = [p for segment in self.segments if segment.ending != "del" for p in segment.log_probs]
-        return float(np.mean(kept)) if kept else 0.0
+        """Mean log-probability of what the model wrote and the translation keeps, every EOS included."""
+        return mean_log_prob([self])
 
 
-def joined(source: str, text: str, parts: Sequence[Translation]) -> Translation:
-    """Make one translation of those of a text's parts, which together read `text`."""
-    segments = [segment for part in parts for segment in part.segments]
-    return Translation(source, text, segments, sum(part.steps for part in parts))
+def mean_log_prob(translations: Iterable[Translation]) -> float:
+    """Average over all tokens that several translations keep."""
+    kept = [p for one in translations for segment in one.segments for p in segment.kept_log_probs]
+    return float(np.mean(kept)) if kept else 0.0

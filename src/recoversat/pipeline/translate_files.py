@@ -2,18 +2,22 @@
 
 import json
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, nullcontext
 from itertools import chain, tee
 from pathlib import Path
-from typing import IO, Any, Literal
+from typing import IO, Any
 
 from recoversat.errors import UserError
 from recoversat.files.storage import atomic_file, decoded, decoded_lines, lines_of, whole_text
+from recoversat.inference.forcing import force_words
 from recoversat.inference.request import WantedSegments
+from recoversat.inference.translation import Translation
+from recoversat.show.inspection import Inspection, write_trace
 from recoversat.show.progress import progress
-from recoversat.text.document import translate_documents
 from recoversat.translator import WINDOW, Translator
+
+_PLAIN = Inspection()
 
 
 def translate_lines(
@@ -22,31 +26,42 @@ def translate_lines(
     out: Path | None,
     *,
     segments: WantedSegments,
-    batch_size: int,
-    jsonl: bool,
+    batch_size: int = 32,
     beam: int = 1,
+    jsonl: bool = False,
     at_once: bool = False,
+    inspection: Inspection = _PLAIN,
 ) -> None:
     """Translate files (or standard input) to a file, whole or not at all, or to standard output; `at_once` by lines."""
-    with output_stream(out) as stream, progress("translate", quiet=out is None and sys.stdout.isatty()) as bar:
-        records, keep = tee(_records(files)) if jsonl else (None, None)
-        texts = (record["text"] for record in records) if records is not None else input_lines(files)
-        translations = translator.translate_iterable(
-            texts,
-            segments=segments,
-            batch_size=1 if at_once else batch_size,
-            beam=beam,
-            window=1 if at_once else WINDOW,
-            scores=False,
-            done=bar.advance,
-        )
-        for translation in translations:
-            if keep is None:
-                stream.write(translation.text + "\n")
-            else:
-                stream.write(json.dumps(next(keep) | {"translation": translation.text}, ensure_ascii=False) + "\n")
+    force, top_tokens = inspection.force, inspection.top_tokens
+    if at_once and force:
+        raise UserError("--line-buffered goes without --force, which looks at all lines together")
+    forced = force_words(force, translator.tokenizer, translator.segments_for(segments)) if force else {}
+    records, keep = tee(_records(files)) if jsonl else (None, None)
+    texts = (record["text"] for record in records) if records is not None else input_lines(files)
+    traced = output_stream(inspection.trace) if inspection.trace else nullcontext()
+    hidden = out is None and sys.stdout.isatty()
+    with output_stream(out) as stream, traced as trace, progress("translate", quiet=hidden) as bar:
+        translations: Iterable[Translation]
+        if force:  # an error names the line: all are translated in one go
+            translations = translator.translate(
+                list(texts), segments=segments, batch_size=batch_size, beam=beam, force=force, alternatives=top_tokens
+            )
+        else:
+            batch_size, window = (1, 1) if at_once else (batch_size, WINDOW)
+            translations = translator.translate_iterable(
+                texts, segments=segments, batch_size=batch_size, beam=beam, window=window, alternatives=top_tokens,
+                scores=bool(top_tokens), done=bar.advance,
+            )  # fmt: skip
+        for number, translation in enumerate(translations, 1):
+            line = inspection.shown(translation, translator.config.data.tokenizer, forced, stream)
+            if keep is not None:
+                line = json.dumps(next(keep) | {"translation": translation.text}, ensure_ascii=False)
+            stream.write(line + "\n")
             if at_once:
                 stream.flush()
+            if trace:
+                write_trace(trace, translation, number, forced)
         stream.flush()
 
 
@@ -55,29 +70,19 @@ def translate_whole(
     files: list[Path],
     out: Path | None,
     *,
-    format: Literal["text", "html"],
+    format: str,
     segments: WantedSegments,
     batch_size: int,
     beam: int = 1,
 ) -> None:
     """Translate files (or standard input) as texts, one after the other; spacing, placeholders and tags are kept."""
-    config = translator.config.data
     texts = list(map(whole_text, files)) if files else [decoded(sys.stdin.buffer.read(), "standard input")]
     texts = [text if text.endswith("\n") else f"{text}\n" for text in texts[:-1]] + texts[-1:]
-
-    def translate(sentences: list[str]) -> list[str]:
-        return [t.text for t in translator.translate(sentences, segments=segments, batch_size=batch_size, beam=beam)]
-
-    def n_tokens(sentence: str) -> int:
-        return len(translator.tokenizer.encode([sentence])[0])
-
-    documents = translate_documents(
-        texts, translate, language=translator.source, format=format, n_tokens=n_tokens, max_tokens=config.max_tokens,
-        locate=translator.locate,
-    )  # fmt: skip
-    for split in (split for document in documents for split in document.split):
-        start = split.sentence[:60]
-        print(f"note: a sentence was too long and translated in {len(split.parts)} parts: {start}...", file=sys.stderr)
+    documents = translator.translate_documents(
+        texts, format=format, segments=segments, batch_size=batch_size, beam=beam
+    )
+    for sentence in (sentence for document in documents for sentence in document.split):
+        print(f"note: a sentence was too long and translated in parts: {sentence[:60]}...", file=sys.stderr)
     with output_stream(out) as stream:
         stream.writelines(document.text for document in documents)
 

@@ -4,9 +4,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from recoversat.decoding.segmentwise import Forced
+from recoversat.inference.repairs.check_numbers import wrong_numbers
 from recoversat.inference.translation import Translation
 from recoversat.serve.catalog import ServedModel
-from recoversat.text.numbers import wrong_numbers
 from recoversat.vocab import NEVER_EMITTED
 
 _TRIES = 2  # decodings for each alternative wanted: some turn out alike

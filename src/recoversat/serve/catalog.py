@@ -1,7 +1,7 @@
 """The models on offer: which folder translates which pair of languages, and with how many segments."""
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, cast
@@ -13,7 +13,7 @@ from recoversat.files.builtin import builtin_models
 from recoversat.files.model_folder import read_config, resolve_model
 from recoversat.inference.translation import Translation
 from recoversat.serve.settings import ServeSettings
-from recoversat.text.alignment import Part, Range
+from recoversat.text.documents.translating import TranslatedDocument
 from recoversat.text.tokenizer import Tokenizer
 
 if TYPE_CHECKING:
@@ -41,8 +41,10 @@ class SentenceTranslator(Protocol):
     ) -> list[Translation]:
         """Translate single lines, in their order."""
 
-    def locate(self, parts: Sequence[Part]) -> list[Range | None]:
-        """Find in translations what parts of their sources have become."""
+    def translate_documents(
+        self, texts: Sequence[str], *, format: str, language: str, translate: Callable[[list[str]], list[str]]
+    ) -> list[TranslatedDocument]:
+        """Translate whole texts, their sentences by `translate`."""
 
 
 @dataclass(frozen=True)

@@ -8,10 +8,10 @@ from functools import partial
 
 from recoversat.decoding.segmentwise import Forced
 from recoversat.errors import UserError
-from recoversat.inference.translation import Translation
+from recoversat.inference.translation import Translation, mean_log_prob
 from recoversat.serve.alternatives import other_translations
 from recoversat.serve.catalog import ServedModel
-from recoversat.text.document import TranslatedDocument, translate_documents
+from recoversat.text.documents.translating import TranslatedDocument
 from recoversat.vocab import DEL, NEVER_EMITTED
 
 Translate = Callable[[list[str]], list[str]]
@@ -71,8 +71,7 @@ class Outcome:
     @property
     def score(self) -> float | None:
         """Mean log-probability of a token, over all sentences."""
-        scores = [p for s in self.sentences for seg in s.segments if seg.ending != "del" for p in seg.log_probs]
-        mean = sum(scores) / len(scores) if scores else 0.0
+        mean = mean_log_prob(self.sentences)
         return mean if math.isfinite(mean) else None
 
 
@@ -177,15 +176,8 @@ def _token_id(manner: Manner, wanted: ForcedToken) -> int:
 
 def _documents(manner: Manner, texts: list[str], translate: Translate) -> list[TranslatedDocument]:
     model = manner.model
-    return translate_documents(
-        texts,
-        translate,
-        language=model.source,
-        format="html" if manner.html else "text",
-        n_tokens=model.n_tokens,
-        max_tokens=model.max_tokens,
-        locate=model.translator.locate,
-    )
+    form = "html" if manner.html else "text"
+    return model.translator.translate_documents(texts, format=form, language=model.source, translate=translate)
 
 
 def _outcome(document: TranslatedDocument) -> Outcome:

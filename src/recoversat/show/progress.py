@@ -1,5 +1,6 @@
 """Progress on standard error: a live bar in a terminal, a line now and then elsewhere."""
 
+import math
 import sys
 import time
 from collections.abc import Iterator
@@ -13,13 +14,6 @@ class Bar(Protocol):
 
     def advance(self, amount: int = 1, note: str = "") -> None:
         """Count `amount` more units as done and show `note` beside the bar."""
-
-
-class SilentBar:
-    """Says nothing."""
-
-    def advance(self, amount: int = 1, note: str = "") -> None:
-        pass
 
 
 class LineBar:
@@ -65,7 +59,7 @@ class _RichBar:
 def progress(title: str, total: int | None = None, done: int = 0, quiet: bool = False) -> Iterator[Bar]:
     """Show how far a piece of work has come; `done` units were there before it (a resumed run)."""
     if quiet:
-        yield SilentBar()
+        yield LineBar(title, total, done, every_seconds=math.inf)
     elif sys.stderr.isatty():
         bar = _RichBar(title, total, done)
         with bar.display:

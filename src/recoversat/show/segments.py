@@ -64,7 +64,7 @@ def _segment(segment: Segment, kind: str, index: int, forced: Collection[Place],
         if joins_left:  # within its word, or a segment that begins inside one
             words = words.removesuffix(" ") + "_"
         mark = marks.forced if (index, position) in forced else ("", "")
-        shown = _wrap(shown, marks.deleted) if position < segment.overlap else shown
+        shown = _wrap(shown, marks.deleted) if position in segment.left_out else shown
         words += _wrap(shown, mark) + ("_" if joins_right else " ")
     if words.endswith("_"):  # the word goes on in the next segment
         words += " "

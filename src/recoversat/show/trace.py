@@ -24,6 +24,7 @@ def trace_records(translation: Translation, number: int, forced: Collection[Plac
         "source": translation.source,
         "translation": translation.text,
         "steps": translation.steps,
+        "repairs": list(translation.repairs),
         "score": _rounded(translation.score),
         "segments": [_segment(segment) for segment in translation.segments],
     }
@@ -42,6 +43,7 @@ def _segment(segment: Segment) -> dict[str, Any]:
         "length": len(segment.ids),
         "ending": segment.ending,
         "overlap": segment.overlap,
+        "left_out": [position + 1 for position in sorted(segment.left_out)],
         "score": _rounded(segment.score),
     }
 

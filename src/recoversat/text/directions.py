@@ -13,7 +13,7 @@ Directed = tuple[str, str]  # the language to translate into, and a text
 
 
 def choose_direction(data: DataConfig, source: str | None, target: str | None) -> tuple[str, str]:
-    """Return the languages to translate from and into; without a wish those the model was prepared for."""
+    """Return the languages to translate from and into; unless named, those the model was prepared for."""
     if found := find_direction(data.directions, source, target):
         return found
     known = ", ".join(f"{one} into {other}" for one, other in data.directions)

@@ -7,8 +7,9 @@ from recoversat.config import TrainConfig
 from recoversat.data.batching import Batch, Batches, UpdatePlan, random_prob_at
 from recoversat.data.corpus import ParallelSentences, Sentences
 from recoversat.data.randomness import uniforms
-from recoversat.segments import divide, rows
+from recoversat.segments import rows
 from recoversat.vocab import BOS, PAD
+from tests.oracles import divide
 
 
 def corpus(n: int, seed: int = 0) -> ParallelSentences:

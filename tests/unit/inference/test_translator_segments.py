@@ -4,14 +4,11 @@ import numpy as np
 import pytest
 
 from recoversat.config import DataConfig, parse_config
-from recoversat.engines.engine import StepEngine
 from recoversat.errors import UserError
 from recoversat.files.builtin import builtin_model
 from recoversat.text.directions import choose_direction, known_language
-from recoversat.text.tokenizer import BpeTokenizer
 from recoversat.translator import Translator
-from recoversat.vocab import EOS, SPECIAL_PIECES
-from tests.unit.conftest import PIECES, ScriptedStepper
+from tests.unit.inference.by_count import numbers
 
 BOTH = DataConfig(src_lang="en", tgt_lang="de", both_directions=True)
 
@@ -94,122 +91,14 @@ def test_a_text_too_long_for_the_model_is_translated_in_parts(scripted) -> None:
     assert long.steps == 5  # three for the first part, two for the second
 
 
-def test_what_is_said_again_and_again_is_said_once(scripted) -> None:
-    translator = scripted({"a b": ["the the the the EOS", "house EOS"]})
-    assert [t.text for t in translator.translate(["a b"])] == ["the the the the house"]
-    careful = translator.config.decode.model_copy(update={"cut_loops": True})
-    translator.config = translator.config.model_copy(update={"decode": careful})
-    (translation,) = translator.translate(["a b"])
-    assert translation.text == "the house"
-    assert translation.segments[0].text == "the the the the"  # as it was written
-
-
-def test_what_two_segments_both_say_is_said_once(scripted) -> None:
-    translator = scripted({"a b": ["in the EOS", "the house EOS"]})
-    assert [t.text for t in translator.translate(["a b"])] == ["in the the house"]
-    translator.set_decoding(join_overlaps=True)
-    (translation,) = translator.translate(["a b"])
-    assert translation.text == "in the house"
-    assert translator.tokenizer.decode(translation.ids) == "in the house"
-    assert [(segment.text, segment.overlap) for segment in translation.segments] == [("in the", 0), ("the house", 1)]
-
-
-def test_where_nothing_was_written_the_likeliest_word_is(scripted, monkeypatch: pytest.MonkeyPatch) -> None:
-    translator = scripted({"a": ["EOS", "DEL"], "b": ["in EOS", "the EOS"]})
-    silent, spoken = translator.translate(["a", "b"])
-    assert (silent.text, silent.steps, spoken.text) == ("", 1, "in the")
-    translator.set_decoding(never_empty=True)
-    word, same = translator.translate(["a", "b"])
-    assert (word.text, word.segments[0].text, word.steps) == (PIECES[0], PIECES[0], 1 + 1 + 2)  # seen, looked, written
-    assert (same.text, same.steps) == ("in the", 2)
-    assert translator.translate([" a "])[0].text == f" {PIECES[0]} "
-    assert translator.translate(["a"], forced=[{(1, 0): EOS}])[0].text == ""  # as it was wished
-    monkeypatch.setattr("recoversat.translator._FIRST_WORDS", 1)  # no word among what is likely
-    assert [one.text for one in translator.translate(["a", "b"])] == ["a", "in the"]
-
-
 def test_a_decoding_setting_that_does_not_exist_is_refused(scripted) -> None:
     with pytest.raises(UserError, match=r"decode\.join_overlap"):
         scripted({"a": ["the EOS"]}).set_decoding(join_overlap=True)
 
 
-class ByCount(StepEngine):
-    """An engine that writes something else in one segment than in two."""
-
-    max_segments = 2
-
-    def __init__(self, tokenizer: BpeTokenizer, scripts: dict[tuple[str, int], list[str]]) -> None:
-        known = {"EOS": EOS}
-        self._scripts = {
-            (tuple(tokenizer.encode([source])[0]), k): [
-                [known.get(word) or tokenizer.encode([word])[0][0] for word in segment.split()] for segment in segments
-            ]
-            for (source, k), segments in scripts.items()
-        }
-
-    def start(self, sources, n_segments):
-        chosen = [self._scripts[tuple(ids), int(k)] for ids, k in zip(sources, n_segments, strict=True)]
-        return ScriptedStepper(chosen, [])
-
-
-def numbers(check: bool) -> Translator:
-    tokenizer = BpeTokenizer([*SPECIAL_PIECES, "7", "8", "no", "number"])
-    scripts = {
-        ("no 7 8", 2): ["7 EOS", "7 EOS"],
-        ("no 7 8", 1): ["7 8 EOS"],
-        ("no 7 7", 2): ["7 EOS", "EOS"],
-        ("no 7 7", 1): ["8 EOS"],
-        ("no", 1): ["number EOS"],
-        ("no 8 8", 2): ["7 EOS", "EOS"],
-        ("no 8 8", 1): ["7 EOS"],
-        ("no number", 2): ["no EOS", "number EOS"],
-    }
-    config = parse_config(
-        {
-            "data": {"tokenizer": "bpe"},
-            "model": {"max_segments": 2},
-            "train": {"segments": [1, 2]},
-            "decode": {"check_numbers": check, "segment_length": 1},
-        }
-    )
-    return Translator.of(ByCount(tokenizer, scripts), tokenizer, config)
-
-
-def test_wrong_numbers_are_written_again_as_one_segment() -> None:
-    better, none = numbers(check=True).translate(["no 7 8", "no number"])
-    assert (better.text, better.steps) == ("7 8", 2 + 3)  # "7 7" at first
-    assert (none.text, none.steps) == ("no number", 2)
-
-
-def test_where_numbers_stay_wrong_the_words_around_them_are_translated_alone() -> None:
-    first, other = numbers(check=True).translate(["no 7 7", "no 8 8"])
-    assert (first.text, first.steps) == ("number 7 7", 2 + 2)  # "7" as two segments, "8" as one
-    assert (other.text, other.steps) == ("number 8 8", 2 + 2)
-    assert [segment.text for segment in first.segments] == ["7", ""]  # as they were written
-    assert [segment.text for segment in other.segments] == ["7", ""]  # as one segment it was no better
-
-
-def test_numbers_are_not_checked_where_k_was_named_or_nobody_asked() -> None:
-    assert [t.text for t in numbers(check=True).translate(["no 7 8"], segments=2)] == ["7 7"]
-    assert [t.text for t in numbers(check=False).translate(["no 7 8"])] == ["7 7"]
-    seven = numbers(check=True).tokenizer.encode(["7"])[0][0]
-    assert [t.text for t in numbers(check=True).translate(["no 7 8"], forced=[{(1, 0): seven}])] == ["7 7"]
-
-
 def test_white_space_around_a_text_stays(scripted) -> None:
     translator = scripted({"a b": ["the EOS", "house EOS"]})
     assert [t.text for t in translator.translate(["  a b\t", "a b"])] == ["  the house\t", "the house"]
-
-
-def test_text_without_letters_is_copied_where_numbers_are_looked_after() -> None:
-    texts = ["----------", "1000000000", "* * * * *", "2024-11-15"]
-    assert [t.text for t in numbers(check=True).translate(texts)] == texts
-
-
-def test_a_beam_takes_one_segment_where_nobody_names_k(scripted) -> None:
-    assert numbers(check=False).translate(["no 7 8"], beam=2)[0].text == "7 8"
-    with pytest.raises(UserError, match="beam search writes one segment"):
-        numbers(check=False).translate(["no 7 8"], beam=2, segments=2)
 
 
 def test_wrong_arguments_are_named(scripted) -> None:
@@ -221,13 +110,7 @@ def test_wrong_arguments_are_named(scripted) -> None:
             translator.translate(["a b"], **wrong)
 
 
-@pytest.mark.parametrize("lower", [True, False])
-def test_capitals_are_translated_in_small_letters_where_the_model_asks_for_it(scripted, lower: bool) -> None:
-    translator = scripted(
-        {"Gas house": ["the EOS", "house EOS"], "GAS HOUSE": ["a EOS", "EOS"], "a b": ["in EOS", "EOS"]}
-    )
-    decode = translator.config.decode.model_copy(update={"lower_capitals": lower})
-    translator.config = translator.config.model_copy(update={"decode": decode})
-    loud, quiet = translator.translate(["GAS HOUSE", "a b"])
-    assert (loud.source, loud.text) == ("GAS HOUSE", "THE HOUSE" if lower else "a")
-    assert quiet.text == "in"
+def test_a_beam_takes_one_segment_where_nobody_names_k(scripted) -> None:
+    assert numbers(check=False).translate(["no 7 8"], beam=2)[0].text == "7 8"
+    with pytest.raises(UserError, match="beam search writes one segment"):
+        numbers(check=False).translate(["no 7 8"], beam=2, segments=2)

@@ -17,6 +17,7 @@ from recoversat.config import Config
 from recoversat.inference.translation import Segment, Translation
 from recoversat.serve.catalog import ServedModel, serve_model
 from recoversat.text.alignment import Part, Range
+from recoversat.text.documents.translating import TranslatedDocument, translate_documents
 from recoversat.text.tokenizer import BpeTokenizer
 from recoversat.vocab import SPECIAL_PIECES
 
@@ -66,8 +67,16 @@ class FakeTranslator:
             self._one(text, segments or 4, forced[i] if forced else {}, alternatives) for i, text in enumerate(texts)
         ]
 
-    def locate(self, parts: Sequence[Part]) -> list[Range | None]:
-        return [(0, len(part.translation.split()[0])) for part in parts]  # the first word
+    def translate_documents(
+        self, texts: Sequence[str], *, format: str, language: str, translate: Callable[[list[str]], list[str]]
+    ) -> list[TranslatedDocument]:
+        def first_word(parts: Sequence[Part]) -> list[Range | None]:
+            return [(0, len(part.translation.split()[0])) for part in parts]
+
+        def fits(text: str) -> bool:
+            return len(text.split()) <= self.config.data.max_tokens
+
+        return translate_documents(texts, translate, language=language, format=format, fits=fits, locate=first_word)
 
     def _one(self, text: str, k: int, forced: Any, alternatives: int) -> Translation:
         pieces = self.tokenizer.pieces(range(self.tokenizer.size))
@@ -87,7 +96,7 @@ class FakeTranslator:
         for at, (left, right) in enumerate(itertools.pairwise(segments), 1):
             twice = left.pieces[-1:] == right.pieces[:1] and text.upper().split().count(left.pieces[-1]) == 2
             if twice and right.ending != "del":
-                segments[at] = replace(right, overlap=1)
+                segments[at] = replace(right, left_out=frozenset({0}))
         kept = " ".join(w for segment in segments if segment.ending != "del" for w in segment.pieces[segment.overlap :])
         return Translation(text, kept, segments, max(len(segment.log_probs) for segment in segments))
 

@@ -10,7 +10,7 @@ from recoversat.serve.alternatives import other_translations
 def written(source: str, text: str, score: float = -0.5) -> Translation:
     tokens = text.split()
     best = [[(token, score), (f"{token}2", score - 1)] for token in tokens]
-    segment = Segment(text, tokens, list(range(len(tokens))), "eos", [score] * len(tokens), best, 0)
+    segment = Segment(text, tokens, list(range(len(tokens))), "eos", [score] * len(tokens), best)
     return Translation(source, text, cast(Any, [segment]), 1)
 
 

@@ -43,7 +43,10 @@ def test_empty_and_cut_off_segments_are_marked():
 
 
 def test_an_overlap_is_struck_out():
-    segments = [Segment("", ["▁by"], [7], "eos", []), Segment("", ["▁by", "▁leaves"], [7, 8], "eos", [], overlap=1)]
+    segments = [
+        Segment("", ["▁by"], [7], "eos", []),
+        Segment("", ["▁by", "▁leaves"], [7, 8], "eos", [], left_out=frozenset({0})),
+    ]
     shown = segments_line(Translation("src", "by leaves", segments), "sentencepiece")
     assert shown == "[1] by EOS  [2] ~~by~~ leaves EOS"
 

@@ -9,7 +9,8 @@ import pytest
 
 from recoversat.errors import UserError
 from recoversat.inference.translation import Segment, Translation
-from recoversat.show.files import Inspection, show_lines
+from recoversat.pipeline.translate_files import translate_lines
+from recoversat.show.inspection import Inspection
 from recoversat.show.trace import N_ALTERNATIVES, trace_records
 
 SCRIPT = {"a b": ["the house EOS", "in DEL", "c c c c c c"], "c": ["a EOS", "EOS", "b EOS"]}
@@ -64,6 +65,14 @@ def test_an_empty_line_has_no_steps():
     assert [record["type"] for record in trace_records(Translation("", ""), 1)] == ["sentence"]
 
 
+def test_what_repairs_have_left_out_is_traced(scripted):
+    translator = scripted({"a b": ["in the EOS", "the house EOS"]})
+    translator.set_decoding(join_overlaps=True)
+    sentence, *_ = trace_records(translator.translate(["a b"])[0], 1)
+    assert (sentence["translation"], sentence["repairs"]) == ("in the house", ["join_overlaps"])
+    assert [(one["overlap"], one["left_out"]) for one in sentence["segments"]] == [(0, []), (1, [1])]
+
+
 def test_the_documented_fields_are_the_written_ones(records):
     text = DOCS.read_text(encoding="utf-8")
     documented = {
@@ -79,8 +88,8 @@ def test_the_documented_fields_are_the_written_ones(records):
 
 def show(translator, tmp_path, text, inspection):
     (tmp_path / "in.txt").write_text(text, encoding="utf-8")
-    options = {"segments": None, "batch_size": 1, "beam": 1}
-    show_lines(translator, [tmp_path / "in.txt"], tmp_path / "out.txt", inspection, **options)
+    options = {"segments": None, "batch_size": 1, "inspection": inspection}
+    translate_lines(translator, [tmp_path / "in.txt"], tmp_path / "out.txt", **options)
     return (tmp_path / "out.txt").read_text(encoding="utf-8")
 
 
@@ -108,7 +117,7 @@ def test_an_error_leaves_neither_output_nor_trace(scripted, tmp_path):
 
 
 def test_options_that_do_not_go_together_are_refused():
-    assert Inspection.of(None, None, None, jsonl=True) is None
+    assert Inspection.of(None, None, None, jsonl=True) == Inspection()
     assert Inspection.of("segments", None, None, jsonl=False) == Inspection(True, None, ())
     with pytest.raises(UserError, match="there is only --show segments"):
         Inspection.of("tokens", None, None, jsonl=False)

@@ -1,5 +1,6 @@
 """Models of both directions: every source has a tag, its own or that of the direction asked for."""
 
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
@@ -125,6 +126,16 @@ def test_another_direction_may_be_named_with_its_region(model: Path) -> None:
     translator = Translator(model, source="EN", target="de_DE", device="cpu")
     assert (translator.source, translator.target, translator.prefix) == ("en", "de", "<2de>")
     assert translator.into("en-US").prefix == "<2en>"
+
+
+def test_the_tag_of_a_direction_takes_no_room(model: Path) -> None:
+    translator, text = Translator(model, device="cpu"), "a house"
+    for room, fits in ((0, True), (-1, False)):
+        most = len(TOKENIZER.encode([text])[0]) + room
+        data = translator.config.data.model_copy(update={"max_tokens": most})
+        translator.config = translator.config.model_copy(update={"data": data})
+        with nullcontext() if fits else pytest.raises(UserError, match="too long to force words in it"):
+            translator.translate([text], segments=1, force=["1=ein"])
 
 
 def test_a_model_for_ctranslate2_is_asked_the_same_way() -> None:

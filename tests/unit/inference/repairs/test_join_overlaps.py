@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from recoversat.files.builtin import builtin_models
-from recoversat.text.overlaps import overlaps
+from recoversat.inference.repairs.join_overlaps import overlaps
 from recoversat.text.tokenizer import BpeTokenizer, load_tokenizer
 from recoversat.vocab import DEL, EOS, N_SPECIAL, SPECIAL_PIECES
 
@@ -66,3 +66,14 @@ def test_nothing_is_lost_but_what_stands_before_it(segments: list[list[int]]) ->
     for segment, n in zip(segments, found, strict=True):
         assert n == 0 or written[-n:] == segment[:n]
         written += segment[n:]
+
+
+def test_what_two_segments_both_say_is_said_once(scripted) -> None:
+    translator = scripted({"a b": ["in the EOS", "the house EOS"]})
+    assert [t.text for t in translator.translate(["a b"])] == ["in the the house"]
+    translator.set_decoding(join_overlaps=True)
+    (translation,) = translator.translate(["a b"])
+    assert (translation.text, translation.repairs) == ("in the house", ("join_overlaps",))
+    assert translation.score == pytest.approx((-0.1 - 0.2 - 0.3 - 0.2 - 0.3) / 5)  # without the second "the"
+    assert translator.tokenizer.decode(translation.ids) == "in the house"
+    assert [(segment.text, segment.overlap) for segment in translation.segments] == [("in the", 0), ("the house", 1)]

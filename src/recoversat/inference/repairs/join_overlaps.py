@@ -9,8 +9,22 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from recoversat.inference.assembling import Draft
+from recoversat.inference.repairing import Repair
 from recoversat.text.tokenizer import Tokenizer
 from recoversat.vocab import DEL, EOS
+
+
+class JoinOverlaps(Repair):
+    """Leave out of a segment what has just been said."""
+
+    def mend(self, draft: Draft) -> Draft:
+        if len(draft.decoded.segments) < 2:
+            return draft
+        shared = overlaps(draft.decoded.segments, draft.source.ids, draft.tokenizer)
+        if not any(shared):
+            return draft
+        return draft.without([(segment, position) for segment, n in enumerate(shared) for position in range(n)])
 
 
 def overlaps(segments: Sequence[Sequence[int]], source: Sequence[int], tokenizer: Tokenizer) -> list[int]:

@@ -9,8 +9,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from recoversat.text.alignment import Part, Range
-from recoversat.text.elements import Element
-from recoversat.text.markup import kept_elements, places_of
+from recoversat.text.documents.block import kept_elements, places_of
+from recoversat.text.documents.elements import Element
 from recoversat.text.placeholders import hard_texts, has_words
 
 Locate = Callable[[list[Part]], list[Range | None]]
@@ -28,8 +28,8 @@ class Tagged:
     written: Callable[[str], str]
 
 
-def set_tags(sentences: Sequence[Tagged], alone: Callable[[str], str], locate: Locate | None) -> list[list[str] | None]:
-    """Write translations with their tags, as pieces of a document; None where a place is not known.
+def set_tags(sentences: Sequence[Tagged], alone: Callable[[str], str], locate: Locate | None) -> list[str | None]:
+    """Write translations with their tags; None where a place is not known.
 
     `alone` gives the translation of what stands in an element, by itself.
     """
@@ -99,14 +99,14 @@ def _is_safe(child: Element, text: str, place: Range) -> bool:
 
 def _woven(
     element: Element, texts: dict[Element, str], places: dict[Element, Range], written: Callable[[str], str]
-) -> list[str] | None:
+) -> str | None:
     """Put tags and texts together; None where a place is unknown or taken."""
-    text, out, position = texts[element], list[str](), 0
+    text, out, position = texts[element], "", 0
     for child in sorted(element.children, key=lambda child: places.get(child, (0, 0))):
         start, end = places.get(child, (-1, -1))
         inside = _woven(child, texts, places, written) if start >= position else None
         if inside is None:
             return None
-        out += [written(text[position:start]), child.opening, *inside, child.closing]
+        out += written(text[position:start]) + child.opening + inside + child.closing
         position = end
-    return [*out, written(text[position:])]
+    return out + written(text[position:])

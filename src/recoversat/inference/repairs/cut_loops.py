@@ -3,8 +3,22 @@
 from collections.abc import Sequence
 from itertools import groupby
 
+from recoversat.inference.assembling import Draft
+from recoversat.inference.repairing import Repair
+
 _LONGEST = 3  # tokens of what is repeated
 _LOOP = 4  # times in a row: language itself says things twice, and sometimes three times
+
+
+class CutLoops(Repair):
+    """Leave out what only repeats."""
+
+    def mend(self, draft: Draft) -> Draft:
+        kept = without_loops(draft.ids, draft.source.ids)
+        if len(kept) == len(draft.ids):
+            return draft
+        places = draft.places()
+        return draft.without(set(places).difference(places[at] for at in kept))
 
 
 def most_repeats(ids: Sequence[int]) -> int:
@@ -17,22 +31,24 @@ def most_repeats(ids: Sequence[int]) -> int:
 
 
 def without_loops(ids: Sequence[int], source: Sequence[int]) -> list[int]:
-    """Say what is said four times in a row or more, and more often than the source says anything, just as often as it.
+    """Return which tokens stay when what is said four times in a row or more, and more often than the source says
+    anything, is said just as often as in the source.
 
     The zeros of a number are such repeats too: one too many must not cost the others.
 
     >>> without_loops([8, 9, 9, 9, 9, 9, 3], source=[1, 2])
-    [8, 9, 3]
+    [0, 1, 6]
     >>> without_loops([6, 0, 0, 0, 0, 0, 7], source=[6, 0, 0, 0, 0, 7])
-    [6, 0, 0, 0, 0, 7]
+    [0, 1, 2, 3, 4, 6]
     """
+    kept = list(range(len(ids)))
     if len(ids) - len(set(ids)) < _LOOP - 1 or most_repeats(ids) < _LOOP:
-        return list(ids)
-    kept, said = list(ids), most_repeats(source)
+        return kept
+    said = most_repeats(source)
     for size in range(1, _LONGEST + 1):
-        for start, stop, times in reversed(_repeats(kept, size)):
+        for start, stop, times in reversed(_repeats([ids[at] for at in kept], size)):
             if times > max(_LOOP - 1, said):
-                kept[start:stop] = kept[start : start + size * said]
+                del kept[start + size * said : stop]
     return kept
 
 

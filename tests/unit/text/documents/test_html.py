@@ -7,8 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from recoversat.text.elements import Element, element_tree
-from recoversat.text.markup import Block, blocks_of_html, places_of
+from recoversat.text.documents.block import Block, places_of, tags_in
+from recoversat.text.documents.elements import Element, element_tree
+from recoversat.text.documents.html import blocks_of_html
 
 
 def source_of(blocks: list[str | Block]) -> str:
@@ -195,3 +196,7 @@ def test_hostile_markup_takes_no_longer_than_its_length(unit: str) -> None:
         started = time.perf_counter()
         assert source_of(list(blocks_of_html(html))) == html
         assert time.perf_counter() - started < 5
+
+
+def test_an_odd_tag_name_is_a_tag_as_in_a_browser() -> None:
+    assert tags_in("x <a<> y <b<i>") == ["<a<>", "<b<i>"]

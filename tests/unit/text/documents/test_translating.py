@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from recoversat.text.alignment import Part
-from recoversat.text.document import SplitSentence, translate_document, translate_documents
-from recoversat.text.markup import Block, blocks_of_html
+from recoversat.text.documents.html import Block, blocks_of_html
+from recoversat.text.documents.translating import TranslatedDocument, translate_documents
 from recoversat.text.placeholders import hard_texts
 
 Fake = Callable[[str], str]
@@ -40,6 +40,17 @@ def batch(fake: Fake) -> Callable[[list[str]], list[str]]:
         return [fake(text) for text in texts]
 
     return translate
+
+
+def translate_document(
+    text: str, translate: Callable[[list[str]], list[str]], *, max_tokens: int | None = None, n_tokens=len, **options
+) -> TranslatedDocument:
+    """Translate one text of sentences that fit into so many tokens."""
+
+    def fits(part: str) -> bool:
+        return max_tokens is None or n_tokens(part) <= max_tokens
+
+    return translate_documents([text], translate, fits=fits, **options)[0]
 
 
 def upper(text: str, format: str = "text", **limits: object) -> str:
@@ -138,12 +149,10 @@ def test_tags_are_set_into_the_whole_translation_or_the_runs_are_translated() ->
 
     placed = translate_document("<p>Hello <b>big</b> world.</p>", translate, language="en", format="html")
     assert placed.text == "<p>Hallo, <b>große</b> Welt.</p>"
-    assert placed.in_pieces == ()
     at_the_end = translate_document("<i>My <b>world</b></i>", translate, language="en", format="html")
     assert at_the_end.text == "<i>Meine <b>Welt</b></i>"
     runs = translate_document("Click <a href='#'>here</a> to win.", translate, language="en", format="html")
     assert runs.text == "Klick <a href='#'>hierher</a> gewinnen."
-    assert runs.in_pieces == ("Click here to win.",)
 
 
 def test_tags_in_doubt_go_where_the_model_says() -> None:
@@ -199,7 +208,6 @@ def test_what_stands_in_an_element_is_looked_for_in_its_translation() -> None:
     )  # fmt: skip
     assert result.text == "Jetzt <a>den <b><i>neuen</i></b> <u>Text</u></a> lesen"
     assert calls[0] == ["Read the new text now"]  # the sentences themselves come first
-    assert result.in_pieces == ()
     assert asked == [
         [Part("Read the new text now", "the new text", "Read now", "Jetzt den neuen Text lesen")],
         [Part("the new text", "new", "the text", "den neuen Text")],
@@ -293,8 +301,6 @@ def test_looking_for_the_places_of_tags_has_its_limits() -> None:
 def test_equal_elements_are_found_in_their_order() -> None:
     html = "<b>{x}</b> and <i>dogs</i> and <u>{x}</u> and <a>dogs</a> but not <s>cats</s>"
     assert upper(html, "html") == "<b>{x}</b> AND <i>DOGS</i> AND <u>{x}</u> AND <a>DOGS</a> BUT NOT <s>CATS</s>"
-    result = translate_document(html, batch(str.upper), language="en", format="html")
-    assert result.in_pieces == ()
 
 
 def test_deep_tags_are_no_elements() -> None:
@@ -312,7 +318,6 @@ def test_all_texts_go_in_one_call_and_failures_in_a_second() -> None:
     documents = translate_documents(["One. Two.", "", "two {x} three", "One."], translate, language="en")
     assert [document.text for document in documents] == ["ONE. TWO.", "", "TWO {x} THREE", "ONE."]
     assert calls == [["One.", "Two.", "two 211 three"], ["two", "three"]]
-    assert [document.in_pieces for document in documents] == [(), (), ("two {x} three",), ()]
 
 
 def test_kept_elements_and_tags_do_not_change_places() -> None:
@@ -367,10 +372,16 @@ def words(text: str) -> int:
 
 def test_long_sentences_are_split_and_reported() -> None:
     text = "one two, three four five six. Short {a}."
-    result = translate_document(text, batch(str.upper), language="en", n_tokens=words, max_tokens=3)
+    given: list[str] = []
+
+    def translate(texts: list[str]) -> list[str]:
+        given.extend(texts)
+        return [one.upper() for one in texts]
+
+    result = translate_document(text, translate, language="en", n_tokens=words, max_tokens=3)
     assert result.text == text.upper().replace("{A}", "{a}")
-    parts = ("one two, ", "three four five ", "six.")
-    assert result.split == (SplitSentence("one two, three four five six.", parts),)
+    assert given == ["one two,", "three four five", "six.", "Short 211."]
+    assert result.split == ("one two, three four five six.",)
 
 
 def test_what_is_glued_to_a_placeholder_stays_in_its_sentence() -> None:
@@ -385,11 +396,6 @@ def test_half_a_sentence_gets_no_full_stop() -> None:
         language="en", n_tokens=words, max_tokens=2,
     )  # fmt: skip
     assert result.text == "one two three four."
-
-
-def test_a_limit_that_admits_nothing_is_refused() -> None:
-    with pytest.raises(ValueError, match="max_tokens: 0"):
-        upper("Hello", max_tokens=0)
 
 
 BREAKS = r"[\n\r\t\v\f\x1c-\x1e\x85\u2028\u2029]"

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from recoversat.text.markup import is_void, slash_and_name, tags_in
+from recoversat.text.documents.block import is_void, slash_and_name, tags_in
 
 _DEEPEST, _MOST = 30, 120  # elements in elements, tags in a sentence
 _WORD = r"\w+(?:['’-]\w+)*"

@@ -1,0 +1,95 @@
+"""What a repair is, and how those of `recoversat.inference.repairs` are put to work."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import reduce
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+from recoversat.inference.assembling import Draft
+from recoversat.inference.repairs import REPAIRS
+from recoversat.inference.request import Request
+
+if TYPE_CHECKING:
+    from recoversat.translator import Translator
+
+Write = Callable[[list[str], Request], list[Draft]]
+
+
+class Repair:
+    """One repair: it overrides what it needs."""
+
+    def __init__(self, name: str, translator: "Translator", request: Request) -> None:
+        self.name, self.translator, self.request = name, translator, request
+
+    def prepare(self, text: str) -> str:
+        """Return what the model is to read instead of a text."""
+        return text
+
+    def restore(self, translation: str, given: str) -> str:
+        """Return what the reader gets for a text that was given."""
+        return translation
+
+    def copies(self, text: str) -> bool:
+        """Say whether a text is its own translation, so that nothing need be decoded."""
+        return False
+
+    def doubts(self, draft: Draft) -> bool:
+        """Say whether a draft is to be written again; nobody asks where the caller has forced words."""
+        return False
+
+    def rewrite(self, drafts: list[Draft], write: Write) -> list[Draft]:
+        """Write the doubted ones again; `steps` counts what that took."""
+        return drafts
+
+    def is_better(self, again: Draft, first: Draft) -> bool:
+        """Choose between the two."""
+        return True
+
+    def mend(self, draft: Draft) -> Draft:
+        """Change a draft without decoding; the same object where there is nothing to do."""
+        return draft
+
+
+def repairs_for(translator: "Translator", request: Request) -> list[Repair]:
+    """Return the repairs that a model's settings and a request ask for, in their order."""
+    decode = translator.config.decode
+    names = [name for name in REPAIRS if getattr(decode, name)] if request.repairs and decode.repairs == "model" else []
+    return [_class_of(name)(name, translator, request) for name in names]
+
+
+def repaired(drafts: list[Draft], repair: Repair, write: Write, *, may_rewrite: bool) -> list[Draft]:
+    """Let one repair look at all drafts."""
+    results = list(drafts)
+    doubted = [i for i, draft in enumerate(results) if may_rewrite and draft.decoded.segments and repair.doubts(draft)]
+    rewritten = repair.rewrite([results[i] for i in doubted], write) if doubted else []
+    for i, again in zip(doubted, rewritten, strict=True):
+        first, better = results[i], repair.is_better(again, results[i])
+        results[i] = replace(_named(again, repair) if better else first, steps=first.steps + again.steps)
+    for i, draft in enumerate(results):
+        if draft.decoded.segments and (mended := repair.mend(draft)) is not draft:
+            results[i] = _named(mended, repair)
+    return results
+
+
+def prepared(text: str, repairs: Sequence[Repair]) -> str:
+    """Return what the model is to read instead of a text."""
+    return reduce(lambda read, repair: repair.prepare(read), repairs, text)
+
+
+def restored(draft: Draft, given: str, repairs: Sequence[Repair]) -> Draft:
+    """Undo in a translation what was done to the text that was given."""
+    for repair in reversed(repairs):
+        text = repair.restore(draft.text, given)
+        draft = draft if text == draft.text else _named(draft.saying(text), repair)
+    return draft
+
+
+def _named(draft: Draft, repair: Repair) -> Draft:
+    return draft if repair.name in draft.repairs else replace(draft, repairs=(*draft.repairs, repair.name))
+
+
+def _class_of(name: str) -> type[Repair]:
+    module = import_module(f"recoversat.inference.repairs.{name}")
+    found: type[Repair] = getattr(module, name.title().replace("_", ""))
+    return found

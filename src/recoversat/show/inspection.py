@@ -1,0 +1,47 @@
+"""How translated lines are looked at: segments as in the paper's Table 5, a trace of every step, forced words."""
+
+import json
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO
+
+from recoversat.errors import UserError
+from recoversat.inference.translation import Translation
+from recoversat.show.segments import Place, marks_for, segments_line
+from recoversat.show.trace import N_ALTERNATIVES, trace_records
+
+
+@dataclass(frozen=True)
+class Inspection:
+    """What is to be seen beside the translations; nothing, unless told."""
+
+    show_segments: bool = False
+    trace: Path | None = None
+    force: Sequence[str] = ()
+
+    @classmethod
+    def of(cls, show: str | None, trace: Path | None, force: Sequence[str] | None, *, jsonl: bool) -> "Inspection":
+        """Check the options of `translate`."""
+        if show not in (None, "segments"):
+            raise UserError(f"--show {show}: there is only --show segments")
+        if jsonl and (show or trace or force):
+            raise UserError("--jsonl goes without --show, --trace and --force; --trace FILE writes JSON of its own")
+        return cls(show == "segments", trace, force or ())
+
+    @property
+    def top_tokens(self) -> int:
+        """Likeliest tokens noted at each position."""
+        return N_ALTERNATIVES if self.trace else 0
+
+    def shown(self, translation: Translation, tokenizer: str, forced: Collection[Place], stream: IO[str]) -> str:
+        """Return the line for a translation: its text, or how it was put together."""
+        if not self.show_segments:
+            return translation.text
+        return segments_line(translation, tokenizer, forced, marks_for(stream))
+
+
+def write_trace(stream: IO[str], translation: Translation, number: int, forced: Collection[Place]) -> None:
+    """Write every decoding step of a translation, as JSON lines."""
+    for record in trace_records(translation, number, forced):
+        stream.write(json.dumps(record, ensure_ascii=False, allow_nan=False) + "\n")

@@ -1,0 +1,8 @@
+"""Plain text: one block, in which a line break or a tab ends a sentence."""
+
+from recoversat.text.documents.block import Block, Document
+
+
+def parse(source: str) -> Document:
+    """Take the whole text for one block."""
+    return Document([Block(source, source)], "".join)
