@@ -10,9 +10,9 @@ from playwright.sync_api import Browser, Page, sync_playwright
 
 from recoversat.measuring.quality.outputs import SegmentStat, SystemOutput, TestSet
 from recoversat.measuring.quality.paper import DYNAMIC_TERMINATION, ablation_table, figures_of
-from recoversat.measuring.quality.plots import plot_annealing
 from recoversat.measuring.quality.report import standard_plots, write_report
 from recoversat.measuring.quality.results import EvaluationPlan, evaluate
+from recoversat.measuring.reports.plots import plot_annealing
 
 CHROMIUM = Path("/usr/bin/chromium")
 ENSURE = Path(__file__).parents[1] / "ensure_chromium.sh"

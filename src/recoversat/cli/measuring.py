@@ -38,7 +38,7 @@ def evaluate(
     """Measure systems on test sets: BLEU, chrF, TER, Rep, Mis, Step, confidence; one table, JSON, HTML, plots."""
     from recoversat.measuring.quality.results import EvaluationPlan
     from recoversat.measuring.quality.run import Request, run_evaluation
-    from recoversat.measuring.quality.specs import parse_system, parse_test
+    from recoversat.measuring.specs import parse_system, parse_test
 
     plan = EvaluationPlan(at, baseline, samples, tokenize, tokenised)
     systems, tests = [parse_system(text) for text in system], [parse_test(text) for text in test]
@@ -67,7 +67,7 @@ def sweep(
     device: Device = "auto",
 ) -> None:
     """Train and evaluate variants of one configuration; print the paper's ablation tables beside ours."""
-    from recoversat.measuring.quality.specs import parse_test
+    from recoversat.measuring.specs import parse_test
     from recoversat.pipeline.sweep.run import SweepOptions, run_sweep
 
     options = SweepOptions(

@@ -220,7 +220,7 @@ def _distill(job: FitJob, title: str) -> None:
 def _report(job: FitJob) -> None:
     from recoversat.measuring.quality.results import EvaluationPlan
     from recoversat.measuring.quality.run import Request, run_evaluation
-    from recoversat.measuring.quality.specs import SystemSpec, TestSpec
+    from recoversat.measuring.specs import SystemSpec, TestSpec
 
     out = job.out
     corpus = open_corpus(out / "corpus")

@@ -12,10 +12,10 @@ from recoversat.errors import UserError
 from recoversat.files.model_folder import write_description
 from recoversat.measuring.peers.ctranslate2 import _prefix
 from recoversat.measuring.quality.metrics import corpus_bleu
-from recoversat.measuring.quality.specs import SystemSpec, TestSpec
 from recoversat.measuring.quality.subwords import Subwords
-from recoversat.measuring.quality.systems import load_system
 from recoversat.measuring.quality.validation import bleu_validator
+from recoversat.measuring.specs import SystemSpec, TestSpec
+from recoversat.measuring.systems import load_system
 from recoversat.model.build import build_model
 from recoversat.model.weights import load_model, save_weights
 from recoversat.pipeline.score_files import score_lines

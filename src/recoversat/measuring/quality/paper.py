@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from recoversat.measuring.quality.results import Result
-from recoversat.measuring.quality.table import Table, number
+from recoversat.measuring.reports.table import Table, number
 
 Figures = Mapping[str, float | None]
 

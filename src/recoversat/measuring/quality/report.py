@@ -8,9 +8,11 @@ from pathlib import Path
 
 from recoversat.errors import UserError
 from recoversat.files.storage import write_text
-from recoversat.measuring.quality.html_page import html_page
 from recoversat.measuring.quality.outputs import JSON, TestSet, signature_text
-from recoversat.measuring.quality.plots import (
+from recoversat.measuring.quality.results import Result
+from recoversat.measuring.quality.tables import comparison_table, confidence_table, results_table
+from recoversat.measuring.reports.html_page import html_page
+from recoversat.measuring.reports.plots import (
     Plot,
     plot_bleu_by_length,
     plot_quality_speed,
@@ -18,9 +20,7 @@ from recoversat.measuring.quality.plots import (
     plot_steps,
     write_plot,
 )
-from recoversat.measuring.quality.result_tables import comparison_table, confidence_table, results_table
-from recoversat.measuring.quality.results import Result
-from recoversat.measuring.quality.table import Table, to_markdown
+from recoversat.measuring.reports.table import Table, to_markdown
 
 
 @dataclass(frozen=True)

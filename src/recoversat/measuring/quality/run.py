@@ -15,15 +15,15 @@ from recoversat.files.model_folder import read_config, resolve_model
 from recoversat.files.storage import sweep_partial
 from recoversat.measuring.quality.metrics import check_tokenizer
 from recoversat.measuring.quality.outputs import SystemOutput, TestSet, read_output
-from recoversat.measuring.quality.plots import Plot, plot_annealing, read_annealing
 from recoversat.measuring.quality.report import ReportFiles, standard_plots, write_report
-from recoversat.measuring.quality.result_tables import confidence_table, results_table
 from recoversat.measuring.quality.results import EvaluationPlan, Result, evaluate
 from recoversat.measuring.quality.saved import read_saved, save_output
-from recoversat.measuring.quality.specs import SystemSpec, TestSpec, check_specs
 from recoversat.measuring.quality.subwords import Subwords
-from recoversat.measuring.quality.systems import ModelSystem, load_system, same_settings
-from recoversat.measuring.quality.table import Table, to_markdown
+from recoversat.measuring.quality.tables import confidence_table, results_table
+from recoversat.measuring.reports.plots import Plot, plot_annealing, read_annealing
+from recoversat.measuring.reports.table import Table, to_markdown
+from recoversat.measuring.specs import SystemSpec, TestSpec, check_specs
+from recoversat.measuring.systems import ModelSystem, load_system, same_settings
 
 Tables = Callable[[Sequence[Result]], list[Table]]
 

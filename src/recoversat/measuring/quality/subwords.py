@@ -7,7 +7,7 @@ from pathlib import Path
 from recoversat.config import DataConfig
 from recoversat.files.model_folder import read_config, resolve_model
 from recoversat.measuring.quality.outputs import JSON, SystemOutput, TestSet, read_test_set
-from recoversat.measuring.quality.specs import SystemSpec, TestSpec
+from recoversat.measuring.specs import SystemSpec, TestSpec
 from recoversat.text.directions import directed
 from recoversat.text.tokenizer import Tokenizer, join_subwords, load_tokenizer, vocabulary_fingerprint
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from recoversat.measuring.quality.plots import Plot, draw_quality_speed, figure, series
+from recoversat.measuring.reports.plots import Plot, draw_quality_speed, figure, series
 from recoversat.measuring.speed.results import BenchResult, GrowthPoint, best_rows
 
 

@@ -12,7 +12,7 @@ from recoversat.engines.onnx.engine import cores
 from recoversat.errors import UserError
 from recoversat.files.storage import atomic_folder, lines_of, write_json, write_text
 from recoversat.measuring.quality.metrics import corpus_bleu
-from recoversat.measuring.quality.plots import write_plot
+from recoversat.measuring.reports.plots import write_plot
 from recoversat.measuring.speed.machine import machine
 from recoversat.measuring.speed.measure import Measured, Task, ask_each, make_tasks, measure
 from recoversat.measuring.speed.plots import plot_growth, plot_quality

@@ -9,9 +9,9 @@ from recoversat.errors import UserError
 from recoversat.export.ctranslate2_writer import MODEL
 from recoversat.files.model_folder import WEIGHTS, resolve_model
 from recoversat.measuring.peers.ctranslate2 import CTranslate2Translator, is_ctranslate2
-from recoversat.measuring.quality.systems import engine_settings
 from recoversat.measuring.speed.fixed import fix_length
 from recoversat.measuring.speed.specs import AUTO, BenchSystem
+from recoversat.measuring.systems import engine_settings
 from recoversat.translator import Translator
 
 

@@ -1,6 +1,6 @@
 """The tables of a benchmark, as Markdown that also reads as text."""
 
-from recoversat.measuring.quality.table import MISSING, Table, number, to_markdown, without_empty_columns
+from recoversat.measuring.reports.table import MISSING, Table, number, to_markdown, without_empty_columns
 from recoversat.measuring.speed.results import BenchResult, SystemFacts, best_rows
 
 

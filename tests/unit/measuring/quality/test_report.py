@@ -11,9 +11,9 @@ import pytest
 from recoversat.errors import UserError
 from recoversat.measuring.quality.outputs import SIGNATURE_KEYS, SystemOutput, TestSet
 from recoversat.measuring.quality.report import report_markdown, standard_plots, to_jsonl, write_report
-from recoversat.measuring.quality.result_tables import comparison_table, confidence_table, results_table
 from recoversat.measuring.quality.results import EvaluationPlan, evaluate
-from recoversat.measuring.quality.table import Table, to_html, to_markdown
+from recoversat.measuring.quality.tables import comparison_table, confidence_table, results_table
+from recoversat.measuring.reports.table import Table, to_html, to_markdown
 
 PLAN = EvaluationPlan(at_system="AT", baseline="AT", n_samples=50)
 NASTY = '<script>alert("1")</script> a|b'

@@ -11,8 +11,8 @@ from recoversat.files.model_folder import write_description
 from recoversat.measuring.quality import run
 from recoversat.measuring.quality.results import EvaluationPlan
 from recoversat.measuring.quality.run import Request, run_evaluation
-from recoversat.measuring.quality.specs import parse_system, parse_test
-from recoversat.measuring.quality.systems import ModelSystem, p_label
+from recoversat.measuring.specs import parse_system, parse_test
+from recoversat.measuring.systems import ModelSystem, p_label
 from recoversat.text.tokenizer import vocabulary_fingerprint
 
 SCRIPT = {
@@ -135,7 +135,7 @@ def test_saved_outputs_are_counted_in_the_sub_words_of_a_given_model(folder, eng
 def test_every_timed_sentence_is_translated_once_before_the_clock_starts(folder, engine, monkeypatch):
     said = []
     clock = SimpleNamespace(perf_counter=lambda: said.append(len(engine.batches)) or len(said))
-    monkeypatch.setattr("recoversat.measuring.quality.systems.time", clock)
+    monkeypatch.setattr("recoversat.measuring.systems.time", clock)
     run_evaluation(request(folder, "m=model"))
     engine.batches.clear()
     run_evaluation(request(folder, "m=model", latency=2))

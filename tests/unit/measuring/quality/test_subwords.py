@@ -5,8 +5,8 @@ import pytest
 from recoversat.config import parse_config
 from recoversat.files.model_folder import write_description
 from recoversat.measuring.quality.outputs import SystemOutput
-from recoversat.measuring.quality.specs import SystemSpec, TestSpec
 from recoversat.measuring.quality.subwords import Subwords
+from recoversat.measuring.specs import SystemSpec, TestSpec
 from recoversat.text.tokenizer import SentencePieceTokenizer, vocabulary_fingerprint
 
 LINES = ["the house", "gas chambers", "a house in the gas"]

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from recoversat.errors import UserError
-from recoversat.measuring.quality.specs import SystemSpec, TestSpec, check_specs, parse_system, parse_test
+from recoversat.measuring.specs import SystemSpec, TestSpec, check_specs, parse_system, parse_test
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from recoversat.measuring.quality.metrics import Comparison, Score
 from recoversat.measuring.quality.results import Result
-from recoversat.measuring.quality.table import MISSING, Table, number, without_empty_columns
+from recoversat.measuring.reports.table import MISSING, Table, number, without_empty_columns
 
 _MEASURES = (
     "BLEU",

@@ -13,7 +13,7 @@ from recoversat.files.storage import fingerprint
 from recoversat.inference.request import WantedSegments
 from recoversat.inference.translation import Translation
 from recoversat.measuring.quality.outputs import JSON, SegmentStat, SystemOutput, TestSet
-from recoversat.measuring.quality.specs import SystemSpec
+from recoversat.measuring.specs import SystemSpec
 from recoversat.show.progress import progress
 from recoversat.text.directions import Directed, directed, translate_directed
 from recoversat.text.tokenizer import vocabulary_fingerprint
