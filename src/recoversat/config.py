@@ -154,6 +154,9 @@ class DecodeConfig(Section):
     cut_loops: bool = Field(
         False, description="say once what a translation says four times in a row or more, and its source does not"
     )
+    repairs: Literal["model", "none"] = Field(
+        "model", description="'none' switches all repairs off, whatever the settings above: decoded as the paper does"
+    )
 
 
 class Config(Section):

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from recoversat.cli.app import Device, Preset, Set, app
+from recoversat.cli.app import Device, NoRepairs, Preset, Set, app
 from recoversat.errors import UserError
 
 
@@ -17,7 +17,8 @@ def evaluate(
     system: Annotated[
         list[str],
         typer.Option(
-            help="NAME=PATH: a model, with :segments=K (or auto), :beam=N, :to=LANGUAGE; or translations, one a line."
+            help="NAME=PATH: a model, with :segments=K (or auto), :beam=N, :to=LANGUAGE, :repairs=none, ...; "
+            "or translations, one a line."
         ),
     ],
     test: Annotated[list[str], typer.Option(help="NAME=SOURCES,REFERENCES; {test} in a PATH stands for NAME.")],
@@ -33,15 +34,17 @@ def evaluate(
         Path | None,
         typer.Option(help="Model in whose sub-words Rep and Mis are counted; by default --at's.", show_default=False),
     ] = None,
+    no_repairs: NoRepairs = False,
     device: Device = "auto",
 ) -> None:
     """Measure systems on test sets: BLEU, chrF, TER, Rep, Mis, Step, confidence; one table, JSON, HTML, plots."""
     from recoversat.measuring.quality.results import EvaluationPlan
     from recoversat.measuring.quality.run import Request, run_evaluation
-    from recoversat.measuring.specs import parse_system, parse_test
+    from recoversat.measuring.specs import parse_system, parse_test, without_repairs
 
     plan = EvaluationPlan(at, baseline, samples, tokenize, tokenised)
     systems, tests = [parse_system(text) for text in system], [parse_test(text) for text in test]
+    systems = without_repairs(systems) if no_repairs else systems
     evaluated = run_evaluation(Request(systems, tests, out, plan, batch_size, device, latency, subwords))
     typer.echo(evaluated.as_text())
     typer.echo(f"report: {evaluated.files.html}", err=True)

@@ -15,8 +15,9 @@ from recoversat.export.folder import Original, ValidationText, check_place, load
 from recoversat.export.onnx import BleuChange, PrecisionName, refuse_loss
 from recoversat.files.model_folder import read_config, resolve_model
 from recoversat.files.storage import atomic_folder
-from recoversat.measuring.peers.ctranslate2 import CTranslate2Translator
+from recoversat.measuring.peers.ctranslate2 import CTranslate2
 from recoversat.measuring.quality.metrics import corpus_bleu
+from recoversat.measuring.specs import SystemSpec
 from recoversat.text.directions import directed, translate_directed
 from recoversat.translator import Translator
 from recoversat.vocab import EOS
@@ -108,7 +109,7 @@ def _check_fp32(original: Original, valid: ValidationText | None, force: bool) -
     wanted = [[token for token in one.segments[0] if token != EOS] for one in decoded]
     with tempfile.TemporaryDirectory() as name:
         _write(original, Path(name), "fp32")
-        got = CTranslate2Translator(Path(name), compute_type="float32").translate_ids(sources)
+        got = CTranslate2(SystemSpec("exported", name, compute="float32")).translate_ids(sources)
     same = sum(one == other for one, other in zip(wanted, got, strict=True))
     if same < len(sources) and not force:
         raise UserError(
@@ -131,7 +132,8 @@ def _measure(
         return [one.text for one in translator.into(into).translate(texts, segments=1, batch_size=_BATCH)]
 
     def theirs(into: str, texts: list[str]) -> list[str]:
-        return [one.text for one in CTranslate2Translator(folder, target=into).translate(texts, batch_size=_BATCH)]
+        peer = CTranslate2(SystemSpec("exported", str(folder), target=into))
+        return [one.text for one in peer.translate(texts, _BATCH)]
 
     wanted, got = translate_directed(each, ours), translate_directed(each, theirs)
     change = BleuChange(corpus_bleu(wanted, valid.tgt).value, corpus_bleu(got, valid.tgt).value)

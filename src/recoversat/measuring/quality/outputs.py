@@ -9,9 +9,9 @@ from typing import ClassVar, Literal, TypeAlias
 
 from recoversat.errors import UserError
 from recoversat.files.storage import lines_of
+from recoversat.measuring.system import JSON
 from recoversat.vocab import BOS, DEL, EOS, PAD
 
-JSON: TypeAlias = "bool | int | float | str | Sequence[JSON] | dict[str, JSON] | None"
 Ending: TypeAlias = Literal["eos", "del", "cut"]
 Encode: TypeAlias = Callable[[str], list[int]]
 
@@ -107,12 +107,12 @@ class SystemOutput:
 
 
 def signature_text(signature: dict[str, JSON]) -> str:
-    """Write a signature on one line, as sacreBLEU does, without what is unknown.
+    """Write a signature on one line, as sacreBLEU does, without what is unknown or switched off.
 
-    >>> signature_text({"version": "0.1.0", "K": 10, "beam": None, "device": "cpu"})
+    >>> signature_text({"version": "0.1.0", "K": 10, "beam": None, "device": "cpu", "cut_loops": False})
     'version:0.1.0|K:10|device:cpu'
     """
-    return "|".join(f"{key}:{value}" for key, value in signature.items() if value is not None)
+    return "|".join(f"{key}:{value}" for key, value in signature.items() if value is not None and value is not False)
 
 
 def read_lines(path: Path, what: str) -> list[str]:

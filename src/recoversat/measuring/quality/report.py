@@ -8,7 +8,7 @@ from pathlib import Path
 
 from recoversat.errors import UserError
 from recoversat.files.storage import write_text
-from recoversat.measuring.quality.outputs import JSON, TestSet, signature_text
+from recoversat.measuring.quality.outputs import TestSet, signature_text
 from recoversat.measuring.quality.results import Result
 from recoversat.measuring.quality.tables import comparison_table, confidence_table, results_table
 from recoversat.measuring.reports.html_page import html_page
@@ -21,6 +21,7 @@ from recoversat.measuring.reports.plots import (
     write_plot,
 )
 from recoversat.measuring.reports.table import Table, to_markdown
+from recoversat.measuring.system import JSON
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,8 @@ from typing import Any
 
 from recoversat.errors import UserError
 from recoversat.files.storage import lines_of, write_text
-from recoversat.measuring.quality.outputs import JSON, SegmentStat, SystemOutput, TestSet
+from recoversat.measuring.quality.outputs import SegmentStat, SystemOutput, TestSet
+from recoversat.measuring.system import JSON
 
 FORMAT = "recoversat-output-1"
 

@@ -6,8 +6,10 @@ from pathlib import Path
 
 from recoversat.config import DataConfig
 from recoversat.files.model_folder import read_config, resolve_model
-from recoversat.measuring.quality.outputs import JSON, SystemOutput, TestSet, read_test_set
+from recoversat.measuring.peers import peer_of
+from recoversat.measuring.quality.outputs import SystemOutput, TestSet, read_test_set
 from recoversat.measuring.specs import SystemSpec, TestSpec
+from recoversat.measuring.system import JSON
 from recoversat.text.directions import directed
 from recoversat.text.tokenizer import Tokenizer, join_subwords, load_tokenizer, vocabulary_fingerprint
 
@@ -26,7 +28,7 @@ class Subwords:
     @classmethod
     def of(cls, systems: Sequence[SystemSpec], at_system: str | None, model: Path | None = None) -> "Subwords":
         """Take the tokenizer of the model given, else of the AT system, else (it may be a file) of the first model."""
-        models = [spec for spec in systems if spec.kind == "model"]
+        models = [spec for spec in systems if spec.kind == "model" and not peer_of(spec.path)]
         if not models and not model:
             return cls()
         chosen = model or Path(next((spec for spec in models if spec.name == at_system), models[0]).path)

@@ -1,10 +1,11 @@
 """Time systems in turn: one process each, one of them awake at a time, several rounds."""
 
-import os
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
+
+import psutil
 
 from recoversat.measuring.speed.machine import busy_seconds
 from recoversat.measuring.speed.pool import Worker, WorkerError
@@ -54,7 +55,7 @@ class Measured:
     timings: list[Timing]
     rounds: int
     interrupted: bool
-    others: float | None  # share of the machine that other processes had
+    others: float  # share of the machine that other processes had
 
 
 def make_tasks(texts: Sequence[str], batches: Sequence[int], length: int | None = None) -> list[Task]:
@@ -133,9 +134,6 @@ def _time(timing: Timing, settle: float) -> None:
         time.sleep(settle)
 
 
-def _others(before: float | None, own: float, seconds: float) -> float | None:
-    after = busy_seconds()
-    if before is None or after is None or seconds <= 0:
-        return None
-    all_cores = os.cpu_count() or 1  # /proc/stat speaks of the whole machine, not of what we may use
-    return max(0.0, after - before - own) / (seconds * all_cores)
+def _others(before: float, own: float, seconds: float) -> float:
+    """Return the share of the machine that other processes had."""
+    return max(0.0, busy_seconds() - before - own) / (seconds * (psutil.cpu_count() or 1))

@@ -11,7 +11,7 @@ from contextlib import suppress
 from dataclasses import asdict
 from typing import IO, Any
 
-from recoversat.measuring.speed.specs import BenchSystem
+from recoversat.measuring.specs import SystemSpec
 
 
 class WorkerError(Exception):
@@ -21,7 +21,7 @@ class WorkerError(Exception):
 class Worker:
     """A process with one system at one number of threads."""
 
-    def __init__(self, system: BenchSystem, device: str, threads: int) -> None:
+    def __init__(self, system: SystemSpec, device: str, threads: int) -> None:
         self.system, self.device, self.threads = system, device, threads
         self.error: str | None = None
         self.facts: dict[str, Any] = {}

@@ -13,12 +13,12 @@ from recoversat.errors import UserError
 from recoversat.files.storage import atomic_folder, lines_of, write_json, write_text
 from recoversat.measuring.quality.metrics import corpus_bleu
 from recoversat.measuring.reports.plots import write_plot
+from recoversat.measuring.specs import SystemSpec, check_names
 from recoversat.measuring.speed.machine import machine
 from recoversat.measuring.speed.measure import Measured, Task, ask_each, make_tasks, measure
 from recoversat.measuring.speed.plots import plot_growth, plot_quality
 from recoversat.measuring.speed.pool import Worker, close_all
-from recoversat.measuring.speed.results import BenchResult, facts_of, growth_of, ratios_of, rows_of
-from recoversat.measuring.speed.specs import BenchSystem, check_bench_systems
+from recoversat.measuring.speed.results import OURS, BenchResult, facts_of, growth_of, ratios_of, rows_of
 from recoversat.measuring.speed.tables import report_text
 from recoversat.measuring.speed.untrained import build_untrained, sentences, untrained_config
 from recoversat.pipeline.stopping import stop_signals
@@ -63,10 +63,12 @@ class Untrained:
 
 
 def bench_text(
-    systems: Sequence[BenchSystem], src: Path, ref: Path | None, settings: Settings, out: Path, *, force: bool = False
+    systems: Sequence[SystemSpec], src: Path, ref: Path | None, settings: Settings, out: Path, *, force: bool = False
 ) -> BenchResult:
     """Time systems on sentences of a file, and score them where there are references."""
-    check_bench_systems(systems)
+    check_names([system.name for system in systems], "--system")
+    if not any(Path(system.path).exists() for system in systems):
+        raise UserError(f"{systems[0].path}: no such model folder")
     _check_place(out, force)
     sources = list(lines_of(src))
     references = list(lines_of(ref)) if ref else None
@@ -156,7 +158,7 @@ def _spread(lines: list[str], n: int) -> list[str]:
     return [lines[i * len(lines) // n] for i in range(n)] if n < len(lines) else lines
 
 
-def _start(systems: Sequence[BenchSystem], settings: Settings, first: str, length: int | None) -> list[Worker]:
+def _start(systems: Sequence[SystemSpec], settings: Settings, first: str, length: int | None) -> list[Worker]:
     """Load all systems, one after the other, so that the times of loading mean something."""
     workers = [
         Worker(system, settings.device, threads)
@@ -184,24 +186,22 @@ def _result(
     facts = {"batches": list(settings.batches), "rounds": measured.rounds, "device": settings.device, **more}
     facts |= {"others_share": measured.others, "idle_cpu_s": max(t.idle_cpu_s for t in measured.timings)}
     return BenchResult(
-        systems, rows, ratios_of(rows, systems), growth_of(measured, lengths), machine(), facts, _notes(measured, facts)
+        systems, rows, ratios_of(rows, systems), growth_of(measured, lengths), machine(), facts, _notes(measured)
     )
 
 
-def _notes(measured: Measured, facts: dict[str, object]) -> list[str]:
+def _notes(measured: Measured) -> list[str]:
     notes = [f"{measured.rounds} rounds, systems in turn, each in a process of its own; tokenisation is included."]
     if measured.interrupted:
         notes.append("Interrupted: fewer rounds than were asked for.")
-    if measured.others is not None:
-        busy = " The machine was NOT quiet: measure again." if measured.others > _QUIET_ENOUGH else ""
-        notes.append(f"Other processes had {100 * measured.others:.0f} % of the machine meanwhile.{busy}")
-    return notes
+    busy = " The machine was NOT quiet: measure again." if measured.others > _QUIET_ENOUGH else ""
+    return [*notes, f"Other processes had {100 * measured.others:.0f} % of the machine meanwhile.{busy}"]
 
 
 def _compare_texts(result: BenchResult, outputs: dict[str, list[str]]) -> None:
     """Count the sentences that other autoregressive systems translate as our greedy one does."""
     greedy = [facts.name for facts in result.systems if facts.family == "at" and facts.beam == 1]
-    peers = [facts.name for facts in result.systems if facts.family == "ctranslate2" and facts.beam == 1]
+    peers = [facts.name for facts in result.systems if facts.family not in OURS and facts.beam == 1]
     for own in dict.fromkeys(greedy):
         for peer in dict.fromkeys(peers):
             if own in outputs and peer in outputs:
