@@ -28,6 +28,9 @@ def evaluate(
     samples: Annotated[int, typer.Option(min=1, help="Resamples of the paired bootstrap.")] = 1000,
     tokenize: Annotated[str | None, typer.Option(help="sacreBLEU's: zh, ja-mecab, ...", show_default=False)] = None,
     tokenised: Annotated[bool, typer.Option("--tokenised", help="Tokenised BLEU too, as in the paper.")] = False,
+    metric: Annotated[
+        list[str] | None, typer.Option(help="One metric more; a wrong name lists them all.", show_default=False)
+    ] = None,
     latency: Annotated[int, typer.Option(min=0, help="Time so many sentences at batch 1.")] = 0,
     batch_size: Annotated[int, typer.Option(min=1, help="Sentences translated together.")] = 32,
     subwords: Annotated[
@@ -42,7 +45,7 @@ def evaluate(
     from recoversat.measuring.quality.run import Request, run_evaluation
     from recoversat.measuring.specs import parse_system, parse_test, without_repairs
 
-    plan = EvaluationPlan(at, baseline, samples, tokenize, tokenised)
+    plan = EvaluationPlan(at, baseline, samples, tokenize, [*(metric or ()), *["tokenised_bleu"] * tokenised])
     systems, tests = [parse_system(text) for text in system], [parse_test(text) for text in test]
     systems = without_repairs(systems) if no_repairs else systems
     evaluated = run_evaluation(Request(systems, tests, out, plan, batch_size, device, latency, subwords))

@@ -241,7 +241,7 @@ def _report(job: FitJob) -> None:
         {
             "system": result.output.name,
             "test_set": result.output.test_set,
-            "bleu": round(result.quality.bleu.value, 2),
+            "bleu": round(result.quality["bleu"].value, 2),
             "step": round(result.steps.mean, 2) if result.steps else None,
         }
         for result in evaluated.results

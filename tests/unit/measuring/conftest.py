@@ -52,6 +52,7 @@ def make_output(name: str, test_set: TestSet, share: float, seed: int, k: int) -
         test_set=test_set.name,
         hypotheses=lines,
         tokens=tokens,
+        steps=[max(part.length for part in parts) + 1 for parts in segments],
         segments=segments,
         scores=[-one for one in shares],
         n_segments=k,

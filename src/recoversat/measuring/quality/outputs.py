@@ -30,7 +30,7 @@ class SegmentStat:
 
 @dataclass(frozen=True)
 class TestSet:
-    """Sources and references, aligned line by line; the tokenised fields are needed by some measures only."""
+    """Sources and references, aligned line by line; the sub-words are needed by some measures only."""
 
     __test__: ClassVar[bool] = False  # pytest takes a class of this name for a group of tests
 
@@ -39,7 +39,6 @@ class TestSet:
     references: list[str]
     reference_tokens: list[list[int]] | None = None
     source_tokens: list[list[int]] | None = None
-    tokenised_references: list[str] | None = None
 
     def __post_init__(self) -> None:
         _same_lengths(
@@ -48,7 +47,6 @@ class TestSet:
             references=self.references,
             reference_tokens=self.reference_tokens,
             source_tokens=self.source_tokens,
-            tokenised_references=self.tokenised_references,
         )
         _only_text(f"test set {self.name!r}, reference_tokens", self.reference_tokens)
 
@@ -74,7 +72,6 @@ class SystemOutput:
     scores: list[float] | None = None  # mean log-probability of each translation
     n_segments: int | str | None = None  # K, or "auto"; 1 or None for an autoregressive or a one-step system
     latency_ms: float | None = None  # of one sentence at batch 1
-    tokenised_hypotheses: list[str] | None = None
     settings: dict[str, JSON] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -86,7 +83,6 @@ class SystemOutput:
             steps=self.steps,
             segments=self.segments,
             scores=self.scores,
-            tokenised_hypotheses=self.tokenised_hypotheses,
         )
         _only_text(f"{where}, tokens", self.tokens)
         for number, score in enumerate(self.scores or (), 1):

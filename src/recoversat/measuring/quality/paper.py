@@ -101,7 +101,7 @@ def figures_of(result: Result, at_latency_ms: float | None = None) -> dict[str, 
     """Take from a result what the paper's tables show; Speedup is the AT system's latency over ours."""
     latency = result.output.latency_ms
     return {
-        "BLEU": result.quality.bleu.value,
+        "BLEU": result.quality["bleu"].value,
         "Rep": result.errors.rep if result.errors else None,
         "Mis": result.errors.mis if result.errors else None,
         "Step": result.steps.mean if result.steps else None,

@@ -8,18 +8,12 @@ from pathlib import Path
 
 from recoversat.errors import UserError
 from recoversat.files.storage import write_text
-from recoversat.measuring.quality.outputs import TestSet, signature_text
+from recoversat.measuring.quality.metrics import METRICS
+from recoversat.measuring.quality.outputs import signature_text
 from recoversat.measuring.quality.results import Result
 from recoversat.measuring.quality.tables import comparison_table, confidence_table, results_table
 from recoversat.measuring.reports.html_page import html_page
-from recoversat.measuring.reports.plots import (
-    Plot,
-    plot_bleu_by_length,
-    plot_quality_speed,
-    plot_segment_lengths,
-    plot_steps,
-    write_plot,
-)
+from recoversat.measuring.reports.plots import Plot, write_plot
 from recoversat.measuring.reports.table import Table, to_markdown
 from recoversat.measuring.system import JSON
 
@@ -36,16 +30,13 @@ class ReportFiles:
 
 def to_record(result: Result) -> dict[str, JSON]:
     """Give everything known about a result as one JSON object; what is infinite or unknown is null."""
-    output, quality = result.output, result.quality
+    output = result.output
     record: dict[str, JSON] = {
         "system": output.name,
         "test_set": output.test_set,
         "test_set_hash": result.test_set_hash,
         "sentences": len(output.hypotheses),
-        "bleu": _plain(quality.bleu),
-        "chrf": _plain(quality.chrf),
-        "ter": _plain(quality.ter),
-        "tokenised_bleu": _plain(quality.tokenised_bleu),
+        **{key: _plain(result.quality.get(key)) for key in METRICS},
         "comparisons": [_plain(comparison) for comparison in result.comparisons],
         "errors": _plain(result.errors),
         "steps": _plain(result.steps),
@@ -67,24 +58,6 @@ def report_markdown(results: Sequence[Result], tables: Sequence[Table] = ()) -> 
     parts = [to_markdown(table) for table in _all_tables(results, tables)]
     signatures = "\n".join(f"- {name}: `{text}`" for name, text in signatures_of(results))
     return "\n".join([*parts, f"**Signatures**\n\n{signatures}\n"])
-
-
-def standard_plots(results: Sequence[Result], test_sets: Sequence[TestSet]) -> list[Plot]:
-    """Draw for each test set whatever the results allow."""
-    plots: list[Plot] = []
-    for test_set in test_sets:
-        here = [result for result in results if result.output.test_set == test_set.name]
-        if not here:
-            continue
-        plots.append(plot_bleu_by_length([result.output for result in here], test_set))
-        if any(result.output.latency_ms is not None for result in here):
-            plots.append(plot_quality_speed(here, test_set.name))
-        if steps := {r.output.name: r.steps.counts for r in here if r.steps}:
-            plots.append(plot_steps(steps, test_set.name))
-        lengths = {r.output.name: r.segments.length_counts for r in here if r.segments}
-        if any(lengths.values()):
-            plots.append(plot_segment_lengths(lengths, test_set.name))
-    return plots
 
 
 def write_report(
@@ -112,9 +85,7 @@ def signatures_of(results: Sequence[Result]) -> list[tuple[str, str]]:
     """List each distinct signature once: the metrics', then the systems'."""
     found: dict[tuple[str, str], None] = {}
     for result in results:
-        quality = result.quality
-        scores = [s for s in (quality.bleu, quality.chrf, quality.ter, quality.tokenised_bleu) if s]
-        found |= {(score.name, score.signature): None for score in scores}
+        found |= {(score.name, score.signature): None for score in result.quality.values()}
     for result in results:
         found |= {(f"{c.metric}, paired bootstrap", c.signature): None for c in result.comparisons}
     for result in results:

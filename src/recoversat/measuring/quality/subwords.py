@@ -45,16 +45,13 @@ class Subwords:
             test_set = replace(test_set, source_tokens=[self._encode(text) for text in texts])
         if not self.is_split_text:
             return test_set
-        joined = [join_subwords(line) for line in test_set.references]
-        return replace(test_set, references=joined, tokenised_references=joined)
+        return replace(test_set, references=[join_subwords(line) for line in test_set.references])
 
     def align(self, output: SystemOutput) -> SystemOutput:
         """Give an output tokens of this vocabulary; those of another one are replaced by a new encoding."""
+        lines = output.hypotheses
         if self.is_split_text:
-            joined = [join_subwords(line) for line in output.hypotheses]
-            lines, output = output.hypotheses, replace(output, hypotheses=joined, tokenised_hypotheses=joined)
-        else:
-            lines = output.hypotheses
+            output = replace(output, hypotheses=[join_subwords(line) for line in lines])
         if output.tokens is not None and output.settings.get("vocabulary") == self.vocabulary:
             return output
         if self.tokenizer is None:

@@ -16,7 +16,7 @@ from recoversat.measuring.reports.plots import write_plot
 from recoversat.measuring.specs import SystemSpec, check_names
 from recoversat.measuring.speed.machine import machine
 from recoversat.measuring.speed.measure import Measured, Task, ask_each, make_tasks, measure
-from recoversat.measuring.speed.plots import plot_growth, plot_quality
+from recoversat.measuring.speed.plots import speed_plots
 from recoversat.measuring.speed.pool import Worker, close_all
 from recoversat.measuring.speed.results import OURS, BenchResult, facts_of, growth_of, ratios_of, rows_of
 from recoversat.measuring.speed.tables import report_text
@@ -213,7 +213,7 @@ def _compare_texts(result: BenchResult, outputs: dict[str, list[str]]) -> None:
 def _write(result: BenchResult, outputs: dict[str, list[str]], out: Path, force: bool) -> None:
     with atomic_folder(out, replace=force) as folder:
         try:
-            plots = [plot for plot in (plot_growth(result), plot_quality(result)) if plot]
+            plots = speed_plots(result)
         except UserError as error:  # no matplotlib: the figures are worth writing all the same
             plots = []
             result.notes.append(str(error))

@@ -51,7 +51,7 @@ def test_figures_are_taken_from_a_result(toy, systems):
     result = evaluate(systems, [toy], EvaluationPlan(at_system="AT"))[2]
     figures = figures_of(result, at_latency_ms=100.0)
     assert figures == {
-        "BLEU": result.quality.bleu.value,
+        "BLEU": result.quality["bleu"].value,
         "Rep": result.errors.rep,
         "Mis": result.errors.mis,
         "Step": result.steps.mean,

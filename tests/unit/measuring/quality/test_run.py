@@ -162,7 +162,7 @@ def test_a_saved_output_is_a_system_of_its_own(folder, engine):
     first = record(folder)
     again = replace(request(folder, "m=report/outputs/{test}/m.jsonl", at_system="m"), out=folder / "second")
     (result,) = run_evaluation(again).results
-    assert result.quality.bleu.value == first["bleu"]["value"]
+    assert result.quality["bleu"].value == first["bleu"]["value"]
     assert result.steps.mean == first["steps"]["mean"]
     assert result.errors.repeated > 0  # recomputed from the tokens in the file
 
@@ -190,11 +190,11 @@ def test_rep_and_mis_without_any_tokenizer_are_refused(folder):
 
 
 def test_tokenised_bleu_needs_tokenised_text_and_says_so_before_translating(folder, engine):
-    evaluated = run_evaluation(request(folder, "m=model", tokenised=True))
-    assert evaluated.results[0].quality.tokenised_bleu.value > 0
+    evaluated = run_evaluation(request(folder, "m=model", more_metrics=["tokenised_bleu"]))
+    assert evaluated.results[0].quality["tokenised_bleu"].value > 0
     (folder / "out.de").write_text("a\n\nb\nc\n")
-    with pytest.raises(UserError, match="--tokenised: these systems do not write tokenised text"):
-        run_evaluation(request(folder, "o=out.de", tokenised=True))
+    with pytest.raises(UserError, match="tokenised_bleu: these systems do not write tokenised text"):
+        run_evaluation(request(folder, "o=out.de", more_metrics=["tokenised_bleu"]))
 
 
 def test_no_plots_without_matplotlib(folder, monkeypatch, capsys):

@@ -19,7 +19,7 @@ from recoversat.measuring.speed import untrained
 from recoversat.measuring.speed.fixed import FixedDecoder, FixedEngine, fix_length, lives
 from recoversat.measuring.speed.machine import busy_seconds, machine
 from recoversat.measuring.speed.measure import Measured, Task, Timing, make_tasks, measure
-from recoversat.measuring.speed.plots import plot_growth, plot_quality
+from recoversat.measuring.speed.plots import speed_plots
 from recoversat.measuring.speed.pool import Worker, WorkerError
 from recoversat.measuring.speed.results import BenchResult, facts_of, growth_of, ratios_of, rows_of
 from recoversat.measuring.speed.run import Settings, Untrained, _spread, bench_text
@@ -147,12 +147,10 @@ def test_tables_json_and_plots_say_the_same() -> None:
     loaded = json.loads(json.dumps(found.as_json()))
     assert loaded["format"] == "recoversat-bench-1"
     assert len(loaded["rows"]) == 5
-    growth, quality = plot_growth(found), plot_quality(found)
-    assert growth is not None
+    growth, quality = speed_plots(found)
     assert "k10: 8.0 ms at 1 tokens, 16.0 ms at 2" in growth.alt
-    assert quality is not None
     assert "at: 31.0 BLEU at 45.0 ms" in quality.alt
-    assert plot_quality(result()) is None
+    assert [plot.name for plot in speed_plots(result())] == ["latency-by-length"]
 
 
 def test_others_begin_in_every_round(monkeypatch: pytest.MonkeyPatch) -> None:
