@@ -23,7 +23,7 @@ class Metric:
 
     name: str  # in tables
     make: Callable[[References, str | None], SacreMetric]  # from references and --tokenize
-    higher_is_better: bool = True
+    higher_is_better: bool | None = True  # None = neither more nor less
     always: bool = True  # False = only where --metric names it
     tokenised: bool = False  # is for text that is still tokenised
     note: str | None = None  # below the table

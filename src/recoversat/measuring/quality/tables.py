@@ -123,7 +123,7 @@ def _baselines(results: Sequence[Result]) -> str:
 def _notes(results: Sequence[Result]) -> list[str]:
     shown = [METRICS[key] for key in results[0].quality]
     *names, last = (metric.name for metric in shown if not metric.tokenised)
-    less = [metric.name for metric in shown if not metric.higher_is_better]
+    less = [metric.name for metric in shown if metric.higher_is_better is False]
     notes = [
         f"{', '.join(names)} and {last}: sacreBLEU on detokenised text;"
         f" of {', '.join([*less, 'Rep', 'Mis'])} and Step, less is better."
