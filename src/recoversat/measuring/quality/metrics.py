@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from sacrebleu.metrics.base import Metric as SacreMetric
-from sacrebleu.metrics.bleu import BLEU
+from sacrebleu.metrics.bleu import BLEU, BLEUScore
 from sacrebleu.metrics.chrf import CHRF
 from sacrebleu.metrics.ter import TER
 from sacrebleu.significance import PairedTest, Result
@@ -29,6 +29,15 @@ class Metric:
     note: str | None = None  # below the table
 
 
+class _LengthRatio(BLEU):
+    """What BLEU's brevity penalty looks at, in percent: below 100 words are missing, above it there are too many."""
+
+    def _compute_score_from_stats(self, stats: list[int]) -> BLEUScore:
+        score = super()._compute_score_from_stats(stats)
+        score.score = 100 * score.ratio
+        return score
+
+
 METRICS: dict[str, Metric] = {
     "bleu": Metric("BLEU", lambda references, tokenize: BLEU(tokenize=tokenize, references=references)),
     "chrf": Metric("chrF2++", lambda references, _: CHRF(word_order=2, references=references)),
@@ -39,6 +48,13 @@ METRICS: dict[str, Metric] = {
         always=False,
         tokenised=True,
         note="Tokenised BLEU is for comparison with the paper only.",
+    ),
+    "length_ratio": Metric(
+        "length ratio",
+        lambda references, tokenize: _LengthRatio(tokenize=tokenize, references=references),
+        higher_is_better=None,
+        always=False,
+        note="Length ratio: words written for 100 words of the references, punctuation included.",
     ),
 }
 

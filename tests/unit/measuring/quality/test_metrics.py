@@ -133,3 +133,12 @@ def test_scores_are_the_same_with_and_without_a_baseline(key):
     tested, _ = score_systems(key, lines, REFERENCES, baseline="base", n_samples=2)
     assert plain == tested == {name: corpus_score(key, lines[name], REFERENCES) for name in lines}
     assert none == {}
+
+
+def test_the_length_ratio_counts_words_written_for_a_hundred_of_the_references():
+    score = corpus_score("length_ratio", ["a b c", "a b ."], ["a b c d", "a b c d"])
+    assert (score.name, score.value) == ("length ratio", 75.0)
+    assert "tok:13a" in score.signature
+    longer = {"base": ["a b"] * 4, "sys": ["a b c"] * 4}
+    _, compared = score_systems("length_ratio", longer, ["a b"] * 4, baseline="base", n_samples=10)
+    assert (compared["sys"].metric, compared["sys"].difference) == ("length ratio", 50.0)
