@@ -28,8 +28,8 @@ def system(name: str, toy: TestSet, k: int, wrong: int) -> SystemOutput:
     segments = [[SegmentStat(len(ids) // k + i % 2, "del" if i == 3 else "eos") for i in range(k)] for ids in tokens]
     steps = [max(part.length for part in parts) + 1 for parts in segments]
     scores = [-wrong / len(ids) for ids in tokens]
-    settings = {"version": "0.1.0", "data": "0badcafe", "engine": "torch", "precision": "fp32", "batch": 1}
-    return SystemOutput(name, toy.name, lines, tokens, steps, segments, scores, k, 120 / k, settings=settings)
+    settings = {"version": "0.1.0", "K": k, "data": "0badcafe", "engine": "torch", "precision": "fp32", "batch": 1}
+    return SystemOutput(name, toy.name, lines, tokens, steps, segments, scores, 120 / k, settings=settings)
 
 
 @pytest.fixture(scope="module")

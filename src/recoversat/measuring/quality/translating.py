@@ -60,13 +60,11 @@ class ModelOutputs:
     def _translated(self, test_set: TestSet) -> SystemOutput:
         with progress(f"{self.name} on {test_set.name}", len(test_set.sources)) as bar:
             written = self.system.translate(test_set.sources, self.batch_size, done=bar.advance)
-        k = self.settings["K"]
         output = SystemOutput(
             name=self.name,
             test_set=test_set.name,
             hypotheses=[one.text for one in written],
             tokens=[one.ids for one in written],
-            n_segments=k if isinstance(k, int | str) else None,
             settings=self.settings,
         )
         return _with_steps(output, [one for one in written if isinstance(one, Translation)])
@@ -90,6 +88,6 @@ def _with_steps(output: SystemOutput, translations: Sequence[Translation]) -> Sy
     return replace(
         output,
         steps=[one.steps for one in translations],
-        segments=None if output.n_segments is None else segments,
+        segments=None if output.settings["K"] is None else segments,
         scores=[one.score for one in translations],
     )

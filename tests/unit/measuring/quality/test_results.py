@@ -25,7 +25,7 @@ def test_each_result_is_that_of_its_system_and_test_set(toy, systems):
         assert result.quality == wanted
         assert result.errors == error_rates(output.tokens, "AT", systems[0].tokens, toy.reference_tokens)
         assert result.confidence == measure_confidence(output.scores, output.hypotheses, toy.references)
-        assert result.segments.total == len(output.hypotheses) * output.n_segments
+        assert result.segments.total == len(output.hypotheses) * output.settings["K"]
     assert results[0].test_set_hash == toy.fingerprint != results[3].test_set_hash
 
 
