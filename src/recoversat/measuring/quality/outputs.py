@@ -65,9 +65,7 @@ class SystemOutput:
         # A terminator left in would count as a token in Rep and Mis without anybody noticing.
         for number, ids in enumerate(self.tokens or (), 1):
             if not _NOT_TEXT.isdisjoint(ids):
-                raise ValueError(
-                    f"{self.name!r} on {self.test_set!r}, sentence {number}: PAD, BOS, EOS or DEL in {ids}"
-                )
+                raise ValueError(f"{self.name!r}, sentence {number}: PAD, BOS, EOS or DEL among the tokens {ids}")
 
     @property
     def signature(self) -> dict[str, JSON]:

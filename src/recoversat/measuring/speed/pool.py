@@ -6,7 +6,6 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import asdict
 from typing import IO, Any
@@ -103,9 +102,3 @@ class Worker:
         self._said.seek(0)
         said = self._said.read().strip().splitlines()
         return f"its process ended with code {code}" + (f": {said[-1]}" if said else "")
-
-
-def close_all(workers: Sequence[Worker]) -> None:
-    """End all processes."""
-    for worker in workers:
-        worker.close()

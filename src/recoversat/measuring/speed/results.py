@@ -163,7 +163,7 @@ def ratios_of(rows: Sequence[Row], systems: Sequence[SystemFacts]) -> list[Ratio
     return ratios
 
 
-def growth_of(measured: Measured, lengths: dict[str, list[int]] | None) -> list[GrowthPoint]:
+def growth_of(measured: Measured, lengths: dict[str, list[int]]) -> list[GrowthPoint]:
     """Say how time grows with length at batch 1; `lengths` are the sub-words of each system's sources, in order."""
     points: list[GrowthPoint] = []
     for timing in measured.timings:
@@ -173,7 +173,7 @@ def growth_of(measured: Measured, lengths: dict[str, list[int]] | None) -> list[
         medians = np.median(np.array(timing.rounds), axis=0)  # of each sentence
         if timing.task.length is not None:
             points.append(GrowthPoint(name, threads, float(timing.task.length), float(np.median(medians))))
-        elif lengths and name in lengths:
+        elif name in lengths:
             order = np.argsort(lengths[name], kind="stable")
             for part in np.array_split(order, min(_POINTS, len(order))):
                 length = float(np.mean(np.array(lengths[name])[part]))

@@ -2,11 +2,11 @@
 
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
-from typing import Any
 
 from recoversat.engines.onnx.engine import cores
 from recoversat.errors import UserError
@@ -17,7 +17,7 @@ from recoversat.measuring.specs import SystemSpec, check_names
 from recoversat.measuring.speed.machine import machine
 from recoversat.measuring.speed.measure import Measured, Task, ask_each, make_tasks, measure
 from recoversat.measuring.speed.plots import speed_plots
-from recoversat.measuring.speed.pool import Worker, close_all
+from recoversat.measuring.speed.pool import Worker
 from recoversat.measuring.speed.results import OURS, BenchResult, facts_of, growth_of, ratios_of, rows_of
 from recoversat.measuring.speed.tables import report_text
 from recoversat.measuring.speed.untrained import build_untrained, sentences, untrained_config
@@ -39,7 +39,6 @@ class Settings:
     rounds: int = 5
     sentences: int | None = None
     device: str = "cpu"
-    quiet: bool = False
 
     def __post_init__(self) -> None:
         if self.device not in ("cpu", "cuda"):
@@ -77,22 +76,14 @@ def bench_text(
     texts = _spread([line for line in sources if line.strip()], settings.sentences or 64)
     if not texts:
         raise UserError(f"{src}: no text to translate")
-    workers = _start(systems, settings, texts[0], None)
-    try:
-        with stop_signals(_interrupt):
-            measured = measure(workers, make_tasks(texts, settings.batches), settings.rounds, quiet=settings.quiet)
-        lengths = ask_each(workers, lambda worker: worker.ask("measure", texts=texts))
-        whole = sources if references else texts
-        written: dict[str, dict[str, Any]] = {}
+    outputs: dict[str, list[str]] = {}
+    with _started(systems, settings, texts[0], None) as workers:
+        measured = _measure(workers, make_tasks(texts, settings.batches), settings.rounds)
+        lengths = ask_each(workers, lambda worker: list(worker.ask("measure", texts=texts)["lengths"]))
         if not measured.interrupted:  # who is in a hurry gets what was measured
-            n_systems = len({worker.system.name for worker in workers})
-            with progress("translate all", n_systems, quiet=settings.quiet) as bar:
-                written = ask_each(workers, lambda worker: _write_all(worker, whole, bar))
-    finally:
-        close_all(workers)
-    outputs = {name: list(answer["texts"]) for name, answer in written.items()}
-    counted = {name: list(answer["lengths"]) for name, answer in lengths.items()}
-    result = _result(workers, measured, counted, settings, {"src": str(src), "sentences": len(texts)})
+            with progress("translate all", len(systems)) as bar:
+                outputs = ask_each(workers, lambda worker: _write_all(worker, sources if references else texts, bar))
+    result = _result(workers, measured, lengths, settings, {"src": str(src), "sentences": len(texts)})
     if references is not None:
         scores = {name: corpus_bleu(lines, references) for name, lines in outputs.items()}
         result.bleu.update({name: score.value for name, score in scores.items()})
@@ -113,16 +104,12 @@ def bench_untrained(untrained: Untrained, settings: Settings, out: Path, *, forc
         texts = sentences(_GROWTH_SENTENCES, longer, untrained.vocabulary)
         tasks.append(Task(1, [[text] for text in texts], longer, only_growth=True))
     with tempfile.TemporaryDirectory() as name:
-        _say("writing untrained models", settings)
+        _say("writing untrained models")
         systems = build_untrained(Path(name), config, untrained.segments, settings.device)
-        workers = _start(systems, settings, tasks[0].batches[0][0], length)
-        try:
-            with stop_signals(_interrupt):
-                measured = measure(workers, tasks, settings.rounds, quiet=settings.quiet)
-        finally:
-            close_all(workers)
+        with _started(systems, settings, tasks[0].batches[0][0], length) as workers:
+            measured = _measure(workers, tasks, settings.rounds)
     shape = config.model.model_dump(exclude={"kind", "dropout", "attention_dropout", "activation_dropout"})
-    result = _result(workers, measured, None, settings, {"untrained": shape, "length": length})
+    result = _result(workers, measured, {}, settings, {"untrained": shape, "length": length})
     steps = ", ".join(f"{-(-length // k) + 2} with K = {k}" for k in untrained.segments)
     result.notes.insert(
         0,
@@ -133,15 +120,21 @@ def bench_untrained(untrained: Untrained, settings: Settings, out: Path, *, forc
     return result
 
 
-def _write_all(worker: Worker, texts: list[str], bar: Bar) -> dict[str, Any]:
+def _measure(workers: Sequence[Worker], tasks: Sequence[Task], rounds: int) -> Measured:
+    """Measure until all is done or somebody stops it."""
+
+    def interrupt(number: int, frame: FrameType | None) -> None:
+        raise KeyboardInterrupt
+
+    with stop_signals(interrupt):
+        return measure(workers, tasks, rounds)
+
+
+def _write_all(worker: Worker, texts: list[str], bar: Bar) -> list[str]:
     bar.advance(0, worker.system.name)
-    answer = worker.ask("write", texts=texts, batch=_BATCH)
+    written: list[str] = worker.ask("write", texts=texts, batch=_BATCH)["texts"]
     bar.advance(1, worker.system.name)
-    return answer
-
-
-def _interrupt(number: int, frame: FrameType | None) -> None:
-    raise KeyboardInterrupt
+    return written
 
 
 def _check_place(out: Path, force: bool) -> None:
@@ -158,8 +151,11 @@ def _spread(lines: list[str], n: int) -> list[str]:
     return [lines[i * len(lines) // n] for i in range(n)] if n < len(lines) else lines
 
 
-def _start(systems: Sequence[SystemSpec], settings: Settings, first: str, length: int | None) -> list[Worker]:
-    """Load all systems, one after the other, so that the times of loading mean something."""
+@contextmanager
+def _started(
+    systems: Sequence[SystemSpec], settings: Settings, first: str, length: int | None
+) -> Iterator[list[Worker]]:
+    """Load all systems, one after the other, so that the times of loading mean something; end them afterwards."""
     workers = [
         Worker(system, settings.device, threads)
         for system in systems
@@ -169,17 +165,17 @@ def _start(systems: Sequence[SystemSpec], settings: Settings, first: str, length
         for worker in workers:
             worker.start(first, length)
             what = f"ready after {worker.start_s:.1f} s" if worker.alive else f"left out: {worker.error}"
-            _say(f"{worker.system.name}, {worker.threads} thread(s): {what}", settings)
+            _say(f"{worker.system.name}, {worker.threads} thread(s): {what}")
         if not any(worker.alive for worker in workers):
             raise UserError("no system could be loaded: " + "; ".join(dict.fromkeys(str(w.error) for w in workers)))
-    except BaseException:
-        close_all(workers)
-        raise
-    return workers
+        yield workers
+    finally:
+        for worker in workers:
+            worker.close()
 
 
 def _result(
-    workers: Sequence[Worker], measured: Measured, lengths: dict[str, list[int]] | None, settings: Settings,
+    workers: Sequence[Worker], measured: Measured, lengths: dict[str, list[int]], settings: Settings,
     more: dict[str, object],
 ) -> BenchResult:  # fmt: skip
     systems, rows = [facts_of(worker) for worker in workers], rows_of(measured)
@@ -225,6 +221,5 @@ def _write(result: BenchResult, outputs: dict[str, list[str]], out: Path, force:
         write_text(folder / "bench.md", "# Speed\n\n" + report_text(result))
 
 
-def _say(text: str, settings: Settings) -> None:
-    if not settings.quiet:
-        print(text, file=sys.stderr, flush=True)
+def _say(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)

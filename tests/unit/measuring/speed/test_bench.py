@@ -105,7 +105,7 @@ def workers() -> list[Worker]:
 
 def result(rounds: int = 3) -> BenchResult:
     made = workers()
-    measured = measure(made, [Task(1, [["a"], ["a b"]])], rounds, quiet=True, settle=0)
+    measured = measure(made, [Task(1, [["a"], ["a b"]])], rounds)
     systems_, rows = [facts_of(worker) for worker in made], rows_of(measured)
     growth = growth_of(measured, {"k10": [1, 2], "at": [1, 2]})
     return BenchResult(systems_, rows, ratios_of(rows, systems_), growth, machine(), {}, ["a note"])
@@ -155,24 +155,24 @@ def test_tables_json_and_plots_say_the_same() -> None:
 
 def test_others_begin_in_every_round(monkeypatch: pytest.MonkeyPatch) -> None:
     order: list[str] = []
-    monkeypatch.setattr(measuring, "_time", lambda timing, settle: order.append(timing.worker.system.name))
+    monkeypatch.setattr(measuring, "_time", lambda timing: order.append(timing.worker.system.name))
     made = [FakeWorker(name, 1, [1.0]) for name in "abc"]
-    measure(made, [Task(1, [["x"]]), Task(8, [["x"]])], 2, quiet=True)
+    measure(made, [Task(1, [["x"]]), Task(8, [["x"]])], 2)
     assert "".join(order) == "abcabc" + "bcabca"
 
 
 def test_an_interrupted_run_keeps_whole_rounds(monkeypatch: pytest.MonkeyPatch) -> None:
     real, calls = measuring._time, [0]
 
-    def stop_in_round_two(timing: Timing, settle: float) -> None:
+    def stop_in_round_two(timing: Timing) -> None:
         calls[0] += 1
         if calls[0] == 4:
             raise KeyboardInterrupt
-        real(timing, settle)
+        real(timing)
 
     monkeypatch.setattr(measuring, "_time", stop_in_round_two)
     made = [FakeWorker(name, 1, [1.0]) for name in "ab"]
-    measured = measure(made, [Task(1, [["x"]])], 5, quiet=True, settle=0)
+    measured = measure(made, [Task(1, [["x"]])], 5)
     assert (measured.rounds, measured.interrupted) == (1, True)
     assert [len(timing.rounds) for timing in measured.timings] == [1, 1]
 
@@ -180,7 +180,7 @@ def test_an_interrupted_run_keeps_whole_rounds(monkeypatch: pytest.MonkeyPatch) 
 def test_growth_of_fixed_lengths_is_a_point_a_task() -> None:
     made = [FakeWorker("k10", 1, [4.0], family="recoversat")]
     timings = [Timing(made[0], Task(1, [["x"]], length, True), [[float(length)]]) for length in (25, 12)]
-    points = growth_of(Measured(timings, 1, False, 0.0), None)
+    points = growth_of(Measured(timings, 1, False, 0.0), {})
     assert [(point.length, point.ms) for point in points] == [(25, 25), (12, 12)]
 
 
