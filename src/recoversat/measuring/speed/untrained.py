@@ -14,7 +14,7 @@ from recoversat.config import PRESETS, Config, ModelConfig, parse_config
 from recoversat.errors import UserError
 from recoversat.export.ranges import Range
 from recoversat.files.model_folder import WEIGHTS, write_description
-from recoversat.measuring.peers import PEERS
+from recoversat.measuring import peers
 from recoversat.measuring.specs import SystemSpec
 from recoversat.text.tokenizer import BpeTokenizer
 from recoversat.vocab import N_SPECIAL, SPECIAL_PIECES, TERMINATORS
@@ -51,7 +51,7 @@ def build_untrained(folder: Path, config: Config, segments: Sequence[int], devic
     ways = [(f"RecoverSAT K={k}", k, 1) for k in segments]
     ways += [(f"our AT {_search(beam)}", 1, beam) for beam in (1, _BEAM)]
     systems = [SystemSpec(f"{name} {compute}", str(own), k, beam, compute) for name, k, beam in ways]
-    for peer in PEERS:
+    for peer in peers.PEERS:
         for path, compute in peer.write_untrained(folder, weights, config, tokenizer, device):
             for beam in (1, _BEAM):
                 name = f"{peer.title} {_search(beam)} {compute}"
