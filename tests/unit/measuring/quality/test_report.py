@@ -50,6 +50,7 @@ def test_the_cells_are_the_results(results):
     assert (row["Deleted"], row["Cut off"], row["ms"]) == ("20.0 %", "0.0 %", "10.0")
     assert row["Speedup"] == "10.00x"
     assert "tokenised BLEU" not in row
+    assert table.notes[0].startswith("BLEU, chrF2++ and TER: sacreBLEU on detokenised text; of TER, Rep, Mis and Step, ")
     assert any("relative to AT" in note for note in table.notes)
     assert any("Speedup: over AT." in note for note in table.notes)
 

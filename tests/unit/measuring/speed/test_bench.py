@@ -177,6 +177,20 @@ def test_an_interrupted_run_keeps_whole_rounds(monkeypatch: pytest.MonkeyPatch) 
     assert [len(timing.rounds) for timing in measured.timings] == [1, 1]
 
 
+def test_what_other_processes_had_is_without_our_own_work(monkeypatch: pytest.MonkeyPatch) -> None:
+    worked = iter([100.0, 107.0])
+    monkeypatch.setattr(measuring, "busy_seconds", lambda: next(worked))
+    monkeypatch.setattr(measuring, "time", SimpleNamespace(perf_counter=iter([0.0, 10.0]).__next__))
+    monkeypatch.setattr(measuring.psutil, "cpu_count", lambda: 2)
+    worker = FakeWorker("a", 1, [1.0])
+
+    def work(timing: Timing) -> None:
+        timing.worker.cpu_s += 5.0
+
+    monkeypatch.setattr(measuring, "_time", work)
+    assert measure([worker], [Task(1, [["x"]])], 1).others == pytest.approx((7 - 5) / (10 * 2))
+
+
 def test_growth_of_fixed_lengths_is_a_point_a_task() -> None:
     made = [FakeWorker("k10", 1, [4.0], family="recoversat")]
     timings = [Timing(made[0], Task(1, [["x"]], length, True), [[float(length)]]) for length in (25, 12)]
