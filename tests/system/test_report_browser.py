@@ -45,7 +45,7 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
     plots = list(quality_plots(results, [toy]))
     table = ablation_table(DYNAMIC_TERMINATION, {"1->0": figures_of(results[2])})
     folder = tmp_path_factory.mktemp("report")
-    return write_report(folder, results, plots=plots, tables=[table], title="Toy report").html
+    return write_report(folder, results, plots=plots, tables=[table], title="Toy report")
 
 
 @pytest.fixture(scope="module")

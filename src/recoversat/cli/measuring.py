@@ -50,7 +50,7 @@ def evaluate(
     systems = without_repairs(systems) if no_repairs else systems
     evaluated = run_evaluation(Request(systems, tests, out, plan, batch_size, device, latency, subwords))
     typer.echo(evaluated.as_text())
-    typer.echo(f"report: {evaluated.files.html}", err=True)
+    typer.echo(f"report: {evaluated.page}", err=True)
 
 
 @app.command(
@@ -82,6 +82,6 @@ def sweep(
     swept = run_sweep(file, out, options, lambda line: typer.echo(line, err=True))
     if swept.evaluated:
         typer.echo(swept.evaluated.as_text())
-        typer.echo(f"report: {swept.evaluated.files.html}", err=True)
+        typer.echo(f"report: {swept.evaluated.page}", err=True)
     if swept.failed:
         raise UserError("\n".join(f"{name} failed:\n{why}" for name, why in swept.failed.items()))

@@ -7,11 +7,9 @@ from typing import Any
 from recoversat.config import Config, DecodeConfig
 from recoversat.errors import UserError
 from recoversat.export.ctranslate2_writer import (
-    MISSING,
     MODEL,
     NOTES,
     POSITIONS,
-    has_ctranslate2,
     import_ctranslate2,
     write_ctranslate2,
 )
@@ -58,7 +56,11 @@ class CTranslate2(Peer):
 
     @classmethod
     def missing(cls) -> str | None:
-        return None if has_ctranslate2() else MISSING
+        try:
+            import_ctranslate2()
+        except UserError as error:
+            return str(error)
+        return None
 
     @classmethod
     def write_untrained(

@@ -51,8 +51,7 @@ def spearman(left: Values, right: Values) -> float | None:
     a, b = ranks(left), ranks(right)
     if len(a) < 2 or np.ptp(a) == 0 or np.ptp(b) == 0:
         return None
-    a, b = a - a.mean(), b - b.mean()
-    return float((a @ b) / np.sqrt((a @ a) * (b @ b)))
+    return float(np.corrcoef(a, b)[0, 1])
 
 
 def kendall(left: Values, right: Values) -> float | None:

@@ -3,10 +3,9 @@
 import json
 import math
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 
-from recoversat.errors import UserError
 from recoversat.files.storage import write_text
 from recoversat.measuring.quality.metrics import METRICS
 from recoversat.measuring.quality.outputs import signature_text
@@ -18,20 +17,10 @@ from recoversat.measuring.reports.table import Table, to_markdown
 from recoversat.measuring.system import JSON
 
 
-@dataclass(frozen=True)
-class ReportFiles:
-    """Where the parts of a report were written."""
-
-    markdown: Path
-    jsonl: Path
-    html: Path
-    plots: list[Path]
-
-
 def to_record(result: Result) -> dict[str, JSON]:
     """Give everything known about a result as one JSON object; what is infinite or unknown is null."""
     output = result.output
-    record: dict[str, JSON] = {
+    return {
         "system": output.name,
         "test_set": output.test_set,
         "test_set_hash": result.test_set_hash,
@@ -45,7 +34,6 @@ def to_record(result: Result) -> dict[str, JSON]:
         "latency_ms": output.latency_ms,
         "signature": output.signature,
     }
-    return record
 
 
 def to_jsonl(results: Sequence[Result]) -> str:
@@ -67,18 +55,15 @@ def write_report(
     plots: Sequence[Plot] = (),
     tables: Sequence[Table] = (),
     title: str = "Evaluation",
-) -> ReportFiles:
-    """Write report.md, results.jsonl, report.html and plots/ into `folder`, each file whole or not at all."""
-    if not results:
-        raise UserError(f"{folder}: no report to write, there are no results")
+) -> Path:
+    """Write report.md, results.jsonl, report.html and plots/, each whole or not at all; return the page."""
     page = html_page(title, _all_tables(results, tables), plots, signatures_of(results))
-    files = ReportFiles(folder / "report.md", folder / "results.jsonl", folder / "report.html", [])
     for plot in plots:
-        files.plots.extend(write_plot(folder / "plots", plot))
-    write_text(files.jsonl, to_jsonl(results))
-    write_text(files.html, page)
-    write_text(files.markdown, f"# {title}\n\n{report_markdown(results, tables)}")
-    return files
+        write_plot(folder / "plots", plot)
+    write_text(folder / "results.jsonl", to_jsonl(results))
+    write_text(folder / "report.html", page)
+    write_text(folder / "report.md", f"# {title}\n\n{report_markdown(results, tables)}")
+    return folder / "report.html"
 
 
 def signatures_of(results: Sequence[Result]) -> list[tuple[str, str]]:

@@ -15,7 +15,7 @@ from recoversat.measuring.loading import load_system
 from recoversat.measuring.quality.metrics import METRICS, chosen_metrics
 from recoversat.measuring.quality.outputs import SystemOutput, TestSet, read_output
 from recoversat.measuring.quality.plots import quality_plots
-from recoversat.measuring.quality.report import ReportFiles, write_report
+from recoversat.measuring.quality.report import write_report
 from recoversat.measuring.quality.results import EvaluationPlan, Result, evaluate
 from recoversat.measuring.quality.saved import read_saved
 from recoversat.measuring.quality.subwords import Subwords
@@ -54,7 +54,7 @@ class Evaluated:
 
     results: list[Result]
     tables: list[Table]
-    files: ReportFiles
+    page: Path  # the HTML
 
     def as_text(self) -> str:
         """Show the tables a person wants to see at once."""
@@ -74,8 +74,8 @@ def run_evaluation(request: Request, tables: Tables = no_tables) -> Evaluated:
     outputs = [subwords.align(output) for spec in request.systems for output in _outputs_of(spec, test_sets, request)]
     results = evaluate(outputs, test_sets, plan)
     extra = tables(results)
-    files = write_report(request.out, results, plots=_plots(results, test_sets), tables=extra, title=request.title)
-    return Evaluated(results, extra, files)
+    page = write_report(request.out, results, plots=_plots(results, test_sets), tables=extra, title=request.title)
+    return Evaluated(results, extra, page)
 
 
 def _outputs_of(spec: SystemSpec, test_sets: Sequence[TestSet], request: Request) -> Iterator[SystemOutput]:

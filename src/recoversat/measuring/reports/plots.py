@@ -53,13 +53,11 @@ class Plot:
     png: bytes
 
 
-def write_plot(folder: Path, plot: Plot) -> list[Path]:
-    """Write the picture as SVG and as PNG and return the two paths."""
-    svg, png = folder / f"{plot.name}.svg", folder / f"{plot.name}.png"
-    write_text(svg, plot.svg)
-    with atomic_file(png) as scratch:
+def write_plot(folder: Path, plot: Plot) -> None:
+    """Write the picture as SVG and as PNG."""
+    write_text(folder / f"{plot.name}.svg", plot.svg)
+    with atomic_file(folder / f"{plot.name}.png") as scratch:
         scratch.write_bytes(plot.png)
-    return [svg, png]
 
 
 def embeddable_svg(plot: Plot) -> str:
