@@ -49,9 +49,15 @@ def evaluate(
 
 def _evaluate_on(test_set: TestSet, outputs: dict[str, SystemOutput], plan: EvaluationPlan) -> list[Result]:
     lines = {name: output.hypotheses for name, output in outputs.items()}
-    how = {"baseline": plan.baseline, "tokenize": plan.tokenize}
     scored = {
-        key: score_systems(key, lines, test_set.references, n_samples=plan.n_samples, **how)
+        key: score_systems(
+            key,
+            lines,
+            test_set.references,
+            baseline=plan.baseline,
+            n_samples=plan.n_samples,
+            tokenize=plan.tokenize,
+        )
         for key in chosen_metrics(plan.more_metrics, plan.tokenize)
     }
     at_system = outputs[plan.at_system] if plan.at_system else None
