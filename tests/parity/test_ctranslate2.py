@@ -11,7 +11,8 @@ from recoversat.decoding.segmentwise import decode_segments, max_steps
 from recoversat.engines.torch.engine import TorchEngine
 from recoversat.errors import UserError
 from recoversat.export.ctranslate2_writer import POSITIONS, sinusoids, write_ctranslate2
-from recoversat.measuring.peers.ctranslate2 import CTranslate2Translator
+from recoversat.measuring.peers.ctranslate2 import CTranslate2
+from recoversat.measuring.specs import SystemSpec
 from recoversat.model.attention import sinusoids as torch_sinusoids
 from recoversat.model.transformer import Transformer
 from recoversat.text.tokenizer import BpeTokenizer
@@ -37,7 +38,7 @@ def sharp_model(config: ModelConfig) -> Transformer:
     return model
 
 
-def both(shape: str, folder: Path, precision: str) -> tuple[TorchEngine, CTranslate2Translator]:
+def both(shape: str, folder: Path, precision: str, beam: int = 1) -> tuple[TorchEngine, CTranslate2]:
     config = SHAPES[shape]
     model = sharp_model(config)
     weights = {name: value.numpy() for name, value in model.state_dict().items()}
@@ -48,7 +49,7 @@ def both(shape: str, folder: Path, precision: str) -> tuple[TorchEngine, CTransl
     write_ctranslate2(weights, parse_config(values), tokenizer.pieces(range(tokenizer.size)), folder, precision)
     assert all(np.array_equal(before[name], value) for name, value in weights.items())  # quantising changes nothing
     tokenizer.save(folder)
-    return TorchEngine(model, torch.device("cpu")), CTranslate2Translator(folder, threads=1)
+    return TorchEngine(model, torch.device("cpu")), CTranslate2(SystemSpec("peer", str(folder), beam=beam), threads=1)
 
 
 def greedy(engine: TorchEngine, sources: list[list[int]]) -> list[list[int]]:
@@ -66,7 +67,7 @@ def test_fp32_writes_the_same_tokens(shape: str, tmp_path: Path) -> None:
     assert len({token for ids in wanted for token in ids}) > 8
     assert peer.translate_ids(sources) == wanted
     assert [peer.translate_ids([source])[0] for source in sources[:6]] == wanted[:6]
-    assert peer.compute_type == "float32"
+    assert peer.facts["precision"] == "float32"
 
 
 @pytest.mark.parametrize("shape", SHAPES)
@@ -75,22 +76,23 @@ def test_int8_writes_nearly_the_same(shape: str, tmp_path: Path) -> None:
     sources = sources_of([7, 25, 1, 12, 3, 40])
     pairs = zip(peer.translate_ids(sources), greedy(engine, sources), strict=True)
     assert sum(got[:2] == wanted[:2] for got, wanted in pairs) >= 4
-    assert peer.compute_type.startswith("int8")
+    assert str(peer.facts["precision"]).startswith("int8")
 
 
 def test_a_fixed_length_is_kept(tmp_path: Path) -> None:
-    _, peer = both("small", tmp_path, "fp32")
     for beam in (1, 4):
-        assert [len(ids) for ids in peer.translate_ids(sources_of([5, 9]), beam, length=14)] == [14, 14]
+        (folder := tmp_path / str(beam)).mkdir()
+        _, peer = both("small", folder, "fp32", beam)
+        assert [len(ids) for ids in peer.translate_ids(sources_of([5, 9]), length=14)] == [14, 14]
 
 
 def test_blank_lines_stay_and_too_long_ones_are_refused(tmp_path: Path) -> None:
     _, peer = both("small", tmp_path, "fp32")
-    blank, some = peer.translate(["  ", "w1 w2 w3"], length=4)
+    blank, some = peer.translate(["  ", "w1 w2 w3"], 8, length=4)
     assert (blank.text, blank.ids) == ("", [])
     assert len(some.ids) == len(some.text.split()) == 4
     with pytest.raises(UserError, match=f"reads at most {POSITIONS}"):
-        peer.translate(["w1 " * (POSITIONS + 1)])
+        peer.translate(["w1 " * (POSITIONS + 1)], 1)
 
 
 def test_positions_are_those_of_the_model() -> None:

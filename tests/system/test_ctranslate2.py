@@ -1,5 +1,6 @@
 """`recoversat export --format ctranslate2`: a teacher for another engine, which proves that it says the same."""
 
+import json
 import os
 from pathlib import Path
 
@@ -8,7 +9,8 @@ import pytest
 from recoversat import Translator
 from recoversat.errors import UserError
 from recoversat.export.ctranslate2 import export_ctranslate2
-from recoversat.measuring.peers.ctranslate2 import CTranslate2Translator
+from recoversat.measuring.peers.ctranslate2 import CTranslate2
+from recoversat.measuring.specs import SystemSpec
 from tests.system.conftest import Run
 from tests.system.tiny_model import write_sentences, write_tiny_model
 
@@ -41,8 +43,15 @@ def test_the_command_writes_a_folder_that_says_the_same(model: Path, tmp_path: P
     files = {path.name for path in (tmp_path / "out").iterdir()}
     assert files == {"model.bin", "config.json", "shared_vocabulary.json", "vocabulary.txt", "README.md"}
     assert "in 60 of 60 sentences" in (tmp_path / "out" / "README.md").read_text()
-    got = CTranslate2Translator(tmp_path / "out").translate(lines)
+    got = CTranslate2(SystemSpec("peer", str(tmp_path / "out"))).translate(lines, 32)
     assert [(one.text, one.ids) for one in got] == [(one.text, one.ids) for one in wanted]
+    system = ["--system", f"peer={tmp_path / 'out'}", "--system", f"at={model}:segments=1"]
+    test = ["--test", f"t={tmp_path / 'src'},{tmp_path / 'tgt'}", "--at", "at", "--out", tmp_path / "report"]
+    recoversat("evaluate", *system, *test)
+    peer, own = [json.loads(line) for line in (tmp_path / "report" / "results.jsonl").read_text().splitlines()]
+    assert peer["bleu"] == own["bleu"]
+    assert (peer["errors"]["rep"], peer["errors"]["mis"], peer["steps"]) == (0, 0, None)
+    assert peer["signature"]["engine"].startswith("ctranslate2 ")
     assert len({segment.ending for one in wanted for segment in one.segments}) > 1  # some ended, some were cut
 
 
@@ -50,7 +59,7 @@ def test_int8_is_smaller_and_measured(model: Path, tmp_path: Path, recoversat: R
     done = recoversat("export", model, tmp_path / "out", "--format", "ctranslate2", "--precision", "int8")
     assert "fp32: same as torch, greedy, in 32 of 32 sentences (random ids" in done.stderr
     assert "int8: " in done.stderr
-    assert CTranslate2Translator(tmp_path / "out").compute_type.startswith("int8")
+    assert str(CTranslate2(SystemSpec("peer", str(tmp_path / "out"))).facts["precision"]).startswith("int8")
 
 
 def test_what_cannot_be_exported_is_refused_with_the_fix(model: Path, tmp_path: Path, recoversat: Run) -> None:

@@ -10,8 +10,8 @@ from playwright.sync_api import Browser, Page, sync_playwright
 
 from recoversat.measuring.quality.outputs import SegmentStat, SystemOutput, TestSet
 from recoversat.measuring.quality.paper import DYNAMIC_TERMINATION, ablation_table, figures_of
-from recoversat.measuring.quality.plots import plot_annealing
-from recoversat.measuring.quality.report import standard_plots, write_report
+from recoversat.measuring.quality.plots import quality_plots
+from recoversat.measuring.quality.report import write_report
 from recoversat.measuring.quality.results import EvaluationPlan, evaluate
 
 CHROMIUM = Path("/usr/bin/chromium")
@@ -26,9 +26,10 @@ def system(name: str, toy: TestSet, k: int, wrong: int) -> SystemOutput:
     lines = [" ".join(["house"] * wrong + line.split()[wrong:]) for line in toy.references]
     tokens = [[5 + len(word) for word in line.split()] for line in lines]
     segments = [[SegmentStat(len(ids) // k + i % 2, "del" if i == 3 else "eos") for i in range(k)] for ids in tokens]
+    steps = [max(part.length for part in parts) + 1 for parts in segments]
     scores = [-wrong / len(ids) for ids in tokens]
-    settings = {"version": "0.1.0", "data": "0badcafe", "engine": "torch", "precision": "fp32", "batch": 1}
-    return SystemOutput(name, toy.name, lines, tokens, None, segments, scores, k, 120 / k, settings=settings)
+    settings = {"version": "0.1.0", "K": k, "data": "0badcafe", "engine": "torch", "precision": "fp32", "batch": 1}
+    return SystemOutput(name, toy.name, lines, tokens, steps, segments, scores, 120 / k, settings=settings)
 
 
 @pytest.fixture(scope="module")
@@ -41,10 +42,10 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
         system("RecoverSAT K=10", toy, 10, 2),
     ]
     results = evaluate(outputs, [toy], EvaluationPlan(at_system="AT", baseline="AT", n_samples=20))
-    plots = [*standard_plots(results, [toy]), plot_annealing({0: 1.0, 500: 0.5, 1000: 0.0})]
+    plots = list(quality_plots(results, [toy]))
     table = ablation_table(DYNAMIC_TERMINATION, {"1->0": figures_of(results[2])})
     folder = tmp_path_factory.mktemp("report")
-    return write_report(folder, results, plots=plots, tables=[table], title="Toy report").html
+    return write_report(folder, results, plots=plots, tables=[table], title="Toy report")
 
 
 @pytest.fixture(scope="module")
@@ -75,7 +76,7 @@ def page(request: pytest.FixtureRequest, browser: Browser, report: Path) -> Iter
 
 def test_every_plot_is_drawn(page: Page) -> None:
     plots = page.locator("figure svg")
-    assert plots.count() == 5
+    assert plots.count() == 4
     for plot in plots.all():
         box = plot.bounding_box()
         assert box is not None

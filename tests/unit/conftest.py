@@ -48,6 +48,7 @@ class ScriptedEngine(StepEngine):
     """Knows a script for each source."""
 
     max_segments = 4
+    description = {"engine": "scripted"}  # noqa: RUF012
 
     def __init__(self, scripts):
         self._scripts = scripts

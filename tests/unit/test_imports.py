@@ -21,7 +21,15 @@ FORBIDDEN = {
     "engines.onnx.": ["torch", "recoversat.training"],
     "text.": ["torch", "recoversat.training", "recoversat.model."],
     "serve.": ["torch", "recoversat.training"],
+    "measuring.reports.": [
+        "torch",
+        "recoversat.translator",
+        "recoversat.measuring.quality",
+        "recoversat.measuring.speed",
+    ],
+    "measuring.peers.": ["torch", "recoversat.training", "recoversat.model.", "recoversat.translator"],
     "measuring.speed.": ["torch", "recoversat.training", "recoversat.model."],
+    "measuring.own": ["torch", "recoversat.training", "recoversat.model."],
 }
 
 

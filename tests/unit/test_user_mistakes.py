@@ -12,7 +12,7 @@ from recoversat.cli import main
 from recoversat.engines.device_names import check_device
 from recoversat.errors import UserError
 from recoversat.files.storage import write_text
-from recoversat.measuring.quality.metrics import check_tokenizer
+from recoversat.measuring.quality.metrics import chosen_metrics
 from recoversat.serve.api_keys import read_api_keys
 from recoversat.serve.catalog import parse_model
 
@@ -75,8 +75,9 @@ def test_devices_and_tokenizers_that_do_not_exist() -> None:
     with pytest.raises(UserError, match="--device gpu"):
         Translator(source="en", target="de", device="gpu")
     with pytest.raises(UserError, match="--tokenize foo: sacreBLEU has no such tokenizer"):
-        check_tokenizer("foo")
-    check_tokenizer(None)
+        chosen_metrics([], "foo")
+    with pytest.raises(UserError, match="--metric blue: no such metric; there are bleu, chrf, ter, "):
+        chosen_metrics(["blue"])
     with pytest.raises(UserError, match="was exported as int8 only; use that"):
         Translator(source="en", target="de", compute_type="float32")
 

@@ -26,6 +26,7 @@ Model = Annotated[
 ]
 From = Annotated[str | None, typer.Option("--from", help="Language of the source text.", show_default=False)]
 To = Annotated[str | None, typer.Option("--to", help="Language of the translation.", show_default=False)]
+NoRepairs = Annotated[bool, typer.Option("--no-repairs", help="Decode as the paper does: nothing is repaired.")]
 Force = Annotated[bool, typer.Option("--force", help="Replace what is already there.")]
 
 

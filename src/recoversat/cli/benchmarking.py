@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from recoversat.cli.app import app
+from recoversat.cli.app import NoRepairs, app
 from recoversat.errors import UserError
 
 
@@ -18,7 +18,8 @@ def bench(
     system: Annotated[
         list[str] | None,
         typer.Option(
-            help="NAME=PATH, ours or CTranslate2's; with :segments=K (or auto), :beam=N, :to=, :compute=, :threads=.",
+            help="NAME=PATH, ours or CTranslate2's; with :segments=K (or auto), :beam=N, :to=, :compute=, :threads=, "
+            ":repairs=none, ...",
             show_default=False,
         ),
     ] = None,
@@ -46,12 +47,13 @@ def bench(
     to: Annotated[
         str | None, typer.Option(help="Language, where the built-in model is timed.", show_default=False)
     ] = None,
+    no_repairs: NoRepairs = False,
     device: Annotated[str, typer.Option(help="cpu or cuda.")] = "cpu",
     force: Annotated[bool, typer.Option("--force", help="Replace OUT.")] = False,
 ) -> None:
     """Time systems in turn on the same sentences, CTranslate2 among them: latency, throughput, memory, ratios."""
+    from recoversat.measuring.specs import builtin_systems, parse_system, without_repairs
     from recoversat.measuring.speed.run import Settings, Untrained, bench_text, bench_untrained
-    from recoversat.measuring.speed.specs import builtin_systems, parse_bench_system
     from recoversat.measuring.speed.tables import report_text
 
     settings = Settings(tuple(batch or (1, 8, 32, 64)), tuple(threads or ()), rounds, sentences, device)
@@ -61,7 +63,8 @@ def bench(
         shape = Untrained(untrained, vocab, length, tuple(segments or (10,)))
         result = bench_untrained(shape, settings, out, force=force)
     elif src:
-        systems = [parse_bench_system(text) for text in system or ()] or builtin_systems(to)
+        systems = [parse_system(text) for text in system or ()] or builtin_systems(to)
+        systems = without_repairs(systems) if no_repairs else systems
         result = bench_text(systems, src, ref, settings, out, force=force)
     else:
         raise UserError(

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from recoversat.cli.app import Device, Preset, Set, app
+from recoversat.cli.app import Device, NoRepairs, Preset, Set, app
 from recoversat.errors import UserError
 
 
@@ -17,7 +17,8 @@ def evaluate(
     system: Annotated[
         list[str],
         typer.Option(
-            help="NAME=PATH: a model, with :segments=K (or auto), :beam=N, :to=LANGUAGE; or translations, one a line."
+            help="NAME=PATH: a model, with :segments=K (or auto), :beam=N, :to=LANGUAGE, :repairs=none, ...; "
+            "or translations, one a line."
         ),
     ],
     test: Annotated[list[str], typer.Option(help="NAME=SOURCES,REFERENCES; {test} in a PATH stands for NAME.")],
@@ -34,30 +35,35 @@ def evaluate(
             show_default=False,
         ),
     ] = None,
+    metric: Annotated[
+        list[str] | None, typer.Option(help="One metric more; a wrong name lists them all.", show_default=False)
+    ] = None,
     latency: Annotated[int, typer.Option(min=0, help="Time so many sentences at batch 1.")] = 0,
     batch_size: Annotated[int, typer.Option(min=1, help="Sentences translated together.")] = 32,
     subwords: Annotated[
         Path | None,
         typer.Option(help="Model in whose sub-words Rep and Mis are counted; by default --at's.", show_default=False),
     ] = None,
+    no_repairs: NoRepairs = False,
     device: Device = "auto",
 ) -> None:
     """Measure systems on test sets: BLEU, chrF, TER, Rep, Mis, Step, confidence; one table, JSON, HTML, plots."""
     from recoversat.measuring.quality.paper import check_data_set, published_table
     from recoversat.measuring.quality.results import EvaluationPlan
     from recoversat.measuring.quality.run import Request, run_evaluation
-    from recoversat.measuring.quality.specs import parse_system, parse_test
+    from recoversat.measuring.specs import parse_system, parse_test, without_repairs
 
     if paper:
         check_data_set(paper)
-    plan = EvaluationPlan(at, baseline, samples, tokenize, tokenised)
+    plan = EvaluationPlan(at, baseline, samples, tokenize, [*(metric or ()), *["tokenised_bleu"] * tokenised])
     systems, tests = [parse_system(text) for text in system], [parse_test(text) for text in test]
+    systems = without_repairs(systems) if no_repairs else systems
     request = Request(systems, tests, out, plan, batch_size, device, latency, subwords)
     evaluated = run_evaluation(
         request, lambda results: [published_table(paper, results, at or baseline)] if paper else []
     )
     typer.echo(evaluated.as_text())
-    typer.echo(f"report: {evaluated.files.html}", err=True)
+    typer.echo(f"report: {evaluated.page}", err=True)
 
 
 @app.command(
@@ -88,7 +94,7 @@ def sweep(
     device: Device = "auto",
 ) -> None:
     """Train and evaluate variants of one configuration; print the paper's ablation tables beside ours."""
-    from recoversat.measuring.quality.specs import parse_system, parse_test
+    from recoversat.measuring.specs import parse_system, parse_test
     from recoversat.pipeline.sweep.run import SweepOptions, run_sweep
 
     systems, tests = [parse_system(text) for text in system or ()], [parse_test(text) for text in test or ()]
@@ -98,6 +104,6 @@ def sweep(
     swept = run_sweep(file, out, options, lambda line: typer.echo(line, err=True))
     if swept.evaluated:
         typer.echo(swept.evaluated.as_text())
-        typer.echo(f"report: {swept.evaluated.files.html}", err=True)
+        typer.echo(f"report: {swept.evaluated.page}", err=True)
     if swept.failed:
         raise UserError("\n".join(f"{name} failed:\n{why}" for name, why in swept.failed.items()))

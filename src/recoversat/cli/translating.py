@@ -141,8 +141,7 @@ def export(
     if format_ is ExportFormat.ctranslate2:
         from recoversat.export.ctranslate2 import export_ctranslate2
 
-        peer = export_ctranslate2(model, out, precisions if precision else (), valid, force=force)
-        typer.echo(peer.as_text(), err=True)
+        typer.echo(export_ctranslate2(model, out, precisions if precision else (), valid, force=force), err=True)
         return
     report = exporting.export_folder(model, out, precisions, valid, force=force)
     typer.echo(report.as_text(), err=True)

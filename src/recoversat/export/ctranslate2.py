@@ -2,7 +2,6 @@
 
 import tempfile
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -15,8 +14,9 @@ from recoversat.export.folder import Original, ValidationText, check_place, load
 from recoversat.export.onnx import BleuChange, PrecisionName, refuse_loss
 from recoversat.files.model_folder import read_config, resolve_model
 from recoversat.files.storage import atomic_folder
-from recoversat.measuring.peers.ctranslate2 import CTranslate2Translator
+from recoversat.measuring.peers.ctranslate2 import CTranslate2
 from recoversat.measuring.quality.metrics import corpus_bleu
+from recoversat.measuring.specs import SystemSpec
 from recoversat.text.directions import directed, translate_directed
 from recoversat.translator import Translator
 from recoversat.vocab import EOS
@@ -24,54 +24,23 @@ from recoversat.vocab import EOS
 _BATCH = 32
 
 
-@dataclass(frozen=True)
-class Same:
-    """How many sentences come out the same, in one precision, on some text."""
-
-    precision: str
-    same: int
-    sentences: int
-    text: str
-
-    def as_text(self) -> str:
-        """Say it in a line."""
-        return f"{self.precision}: same as torch, greedy, in {self.same} of {self.sentences} sentences ({self.text})"
-
-
-@dataclass(frozen=True)
-class PeerReport:
-    """What the export found out about itself."""
-
-    precision: PrecisionName
-    bytes: int
-    same: list[Same]
-    bleu: BleuChange | None
-
-    def as_text(self) -> str:
-        """Show the checks and the size, a line each."""
-        lines = [one.as_text() for one in self.same]
-        if self.bleu:
-            before, after = self.bleu.reference, self.bleu.exported
-            lines.append(f"{self.precision}: greedy BLEU {before:.2f} -> {after:.2f} ({self.bleu.change:+.2f})")
-        return "\n".join([*lines, f"{self.precision}: {self.bytes / 1e6:.1f} MB"])
-
-
 def export_ctranslate2(
     model: Path, out: Path, precisions: Sequence[PrecisionName], valid: ValidationText | None, *, force: bool = False
-) -> PeerReport:
-    """Write `out` whole, or nothing where a check fails; `force` replaces what is there and overrules checks."""
+) -> str:
+    """Write `out` whole, or nothing where a check fails, and say what was found; `force` replaces and overrules."""
     import_ctranslate2()
     precision = _one(precisions)
     _check_autoregressive(model)
     original = load_original(model)
     check_place(out, original.folder, force)
     with atomic_folder(out, replace=force) as folder:
-        same = [_check_fp32(original, valid, force)]
+        lines = [_check_fp32(original, valid, force)]
         _write(original, folder, precision)
-        more, bleu = _measure(original, folder, precision, valid, force)
-        report = PeerReport(precision, (folder / MODEL).stat().st_size, same + more, bleu)
-        (folder / "README.md").write_text(_card(original, report), encoding="utf-8")
-    return report
+        if valid:
+            lines += _measure(original, folder, precision, valid, force)
+        lines.append(f"{precision}: {(folder / MODEL).stat().st_size / 1e6:.1f} MB")
+        (folder / "README.md").write_text(_card(original, precision, lines), encoding="utf-8")
+    return "\n".join(lines)
 
 
 def _one(precisions: Sequence[PrecisionName]) -> PrecisionName:
@@ -99,7 +68,13 @@ def _write(original: Original, folder: Path, precision: PrecisionName) -> None:
     tokenizer.save(folder)
 
 
-def _check_fp32(original: Original, valid: ValidationText | None, force: bool) -> Same:
+def _agreement(precision: str, wanted: Sequence[object], got: Sequence[object], text: str) -> tuple[int, str]:
+    """Count what comes out the same, and say it in a line."""
+    same = sum(one == other for one, other in zip(wanted, got, strict=True))
+    return same, f"{precision}: same as torch, greedy, in {same} of {len(wanted)} sentences ({text})"
+
+
+def _check_fp32(original: Original, valid: ValidationText | None, force: bool) -> str:
     """Compare the tokens of sample sentences in fp32, even where int8 is what is kept."""
     said, sources = sample_sources(original, valid)
     ones = np.ones(len(sources), dtype=np.int64)
@@ -107,22 +82,20 @@ def _check_fp32(original: Original, valid: ValidationText | None, force: bool) -
     wanted = [[token for token in one.segments[0] if token != EOS] for one in decoded]
     with tempfile.TemporaryDirectory() as name:
         _write(original, Path(name), "fp32")
-        got = CTranslate2Translator(Path(name), compute_type="float32").translate_ids(sources)
-    same = sum(one == other for one, other in zip(wanted, got, strict=True))
+        got = CTranslate2(SystemSpec("exported", name, compute="float32")).translate_ids(sources)
+    same, line = _agreement("fp32", wanted, got, said)
     if same < len(sources) and not force:
         raise UserError(
             f"CTranslate2 does not write what torch writes ({same} of {len(sources)} sentences the same); "
             "nothing was written; pass --force to keep it all the same"
         )
-    return Same("fp32", same, len(sources), said)
+    return line
 
 
 def _measure(
-    original: Original, folder: Path, precision: PrecisionName, valid: ValidationText | None, force: bool
-) -> tuple[list[Same], BleuChange | None]:
+    original: Original, folder: Path, precision: PrecisionName, valid: ValidationText, force: bool
+) -> list[str]:
     """Translate the whole validation text with both, greedily."""
-    if not valid:
-        return [], None
     translator = Translator.of(original.engine, original.tokenizer, original.config)
     each = directed(valid.src, original.config.data, original.config.data.tgt_lang)
 
@@ -130,21 +103,25 @@ def _measure(
         return [one.text for one in translator.into(into).translate(texts, segments=1, batch_size=_BATCH)]
 
     def theirs(into: str, texts: list[str]) -> list[str]:
-        return [one.text for one in CTranslate2Translator(folder, target=into).translate(texts, batch_size=_BATCH)]
+        peer = CTranslate2(SystemSpec("exported", str(folder), target=into))
+        return [one.text for one in peer.translate(texts, _BATCH)]
 
     wanted, got = translate_directed(each, ours), translate_directed(each, theirs)
     change = BleuChange(corpus_bleu(wanted, valid.tgt).value, corpus_bleu(got, valid.tgt).value)
     refuse_loss(change, force=force)
-    same = sum(one == other for one, other in zip(wanted, got, strict=True))
-    return [Same(precision, same, len(wanted), "whole validation text")], change
+    moved = f"{change.reference:.2f} -> {change.exported:.2f} ({change.change:+.2f})"
+    return [
+        _agreement(precision, wanted, got, "whole validation text")[1],
+        f"{precision}: greedy BLEU {moved}",
+    ]
 
 
-def _card(original: Original, report: PeerReport) -> str:
+def _card(original: Original, precision: str, lines: Sequence[str]) -> str:
     return "\n".join(
         [
             f"# {original.config.data.languages}, for CTranslate2",
             "",
-            f"An autoregressive Transformer of recoversat {__version__}, {report.precision}. Greedy decoding "
+            f"An autoregressive Transformer of recoversat {__version__}, {precision}. Greedy decoding "
             "(`beam_size=1, min_decoding_length=0`) writes what recoversat writes with one segment.",
             "",
             "    recoversat bench --system peer=THIS_FOLDER:beam=4 --src text",
@@ -153,7 +130,7 @@ def _card(original: Original, report: PeerReport) -> str:
             f"- Positions: {POSITIONS}, for sources and translations alike.",
             "- `<pad>`, `<s>`, `<unk>` and `<del>` have a bias that keeps them from being written.",
             "",
-            *(f"- {line}" for line in report.as_text().splitlines()),
+            *(f"- {line}" for line in lines),
             "",
         ]
     )

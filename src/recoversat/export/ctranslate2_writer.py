@@ -4,7 +4,6 @@ Needs numpy and ctranslate2, not torch: weights come as a dictionary of arrays, 
 """
 
 from collections.abc import Mapping, Sequence
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +19,7 @@ Weights = Mapping[str, NDArray[np.float32]]
 POSITIONS = 1024  # places the tables have; CTranslate2 too cuts longer sources unless told otherwise
 MODEL = "model.bin"
 NOTES = "recoversat"  # our own settings, kept in CTranslate2's config.json
-MISSING = "CTranslate2 is not installed: pip install 'recoversat[peers]'"
+_MISSING = "CTranslate2 is not installed: pip install 'recoversat[peers]'"
 _NEVER = np.float32(-1e4)  # added to the score of what must not be written; fits float16
 
 
@@ -29,16 +28,8 @@ def import_ctranslate2() -> Any:
     try:
         import ctranslate2
     except ImportError:
-        raise UserError(MISSING) from None
+        raise UserError(_MISSING) from None
     return ctranslate2
-
-
-def has_ctranslate2() -> bool:
-    """Say whether the library can be imported."""
-    try:
-        return find_spec("ctranslate2") is not None
-    except ValueError:  # a test took it away
-        return False
 
 
 def write_ctranslate2(weights: Weights, config: Config, pieces: Sequence[str], folder: Path, precision: str) -> None:

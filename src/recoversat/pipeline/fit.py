@@ -220,7 +220,7 @@ def _distill(job: FitJob, title: str) -> None:
 def _report(job: FitJob) -> None:
     from recoversat.measuring.quality.results import EvaluationPlan
     from recoversat.measuring.quality.run import Request, run_evaluation
-    from recoversat.measuring.quality.specs import SystemSpec, TestSpec
+    from recoversat.measuring.specs import SystemSpec, TestSpec
 
     out = job.out
     corpus = open_corpus(out / "corpus")
@@ -241,7 +241,7 @@ def _report(job: FitJob) -> None:
         {
             "system": result.output.name,
             "test_set": result.output.test_set,
-            "bleu": round(result.quality.bleu.value, 2),
+            "bleu": round(result.quality["bleu"].value, 2),
             "step": round(result.steps.mean, 2) if result.steps else None,
         }
         for result in evaluated.results

@@ -11,12 +11,12 @@ from recoversat.data.corpus import open_corpus
 from recoversat.data.prepare import TextPairs, prepare
 from recoversat.errors import UserError
 from recoversat.files.model_folder import write_description
+from recoversat.measuring.loading import load_system
 from recoversat.measuring.peers.ctranslate2 import _prefix
 from recoversat.measuring.quality.metrics import corpus_bleu
-from recoversat.measuring.quality.specs import SystemSpec, TestSpec
 from recoversat.measuring.quality.subwords import Subwords
-from recoversat.measuring.quality.systems import load_system
 from recoversat.measuring.quality.validation import bleu_validator
+from recoversat.measuring.specs import SystemSpec, TestSpec
 from recoversat.model.build import build_model
 from recoversat.model.weights import load_model, save_weights
 from recoversat.pipeline.score_files import score_lines
@@ -102,7 +102,7 @@ def test_validation_text_is_translated_in_its_own_directions(model: Path, config
     system = load_system(SystemSpec("both", str(model)), device="cpu")
     files = TestSpec("valid", tmp_path / "corpus/valid.src", tmp_path / "corpus/valid.tgt")
     test_set = Subwords.of([SystemSpec("both", str(model))], None).read_test_set(files)
-    assert system.translate(test_set, quiet=True).hypotheses == wanted
+    assert [one.text for one in system.translate(test_set.sources, 32)] == wanted
     assert test_set.source_tokens == TOKENIZER.encode([line[len("<2de>") :] for line in corpus.valid_src])
     # the settings of a run need not say what the corpus knows
     validate = bleu_validator(corpus, config.model_copy(update={"data": DataConfig()}))

@@ -1,84 +1,114 @@
-"""Translate with a CTranslate2 folder that `recoversat export --format ctranslate2` wrote."""
+"""CTranslate2, with a folder that `recoversat export --format ctranslate2` wrote."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from recoversat.config import DecodeConfig
+from recoversat.config import Config, DecodeConfig
 from recoversat.errors import UserError
-from recoversat.export.ctranslate2_writer import MODEL, NOTES, POSITIONS, import_ctranslate2
+from recoversat.export.ctranslate2_writer import (
+    MODEL,
+    NOTES,
+    POSITIONS,
+    import_ctranslate2,
+    write_ctranslate2,
+)
 from recoversat.files.storage import read_json
+from recoversat.measuring.specs import SystemSpec
+from recoversat.measuring.system import JSON, Peer, PeerTranslation, Weights, nothing_done
 from recoversat.text.directions import direction_tag, find_direction
-from recoversat.text.tokenizer import load_tokenizer
+from recoversat.text.tokenizer import Tokenizer, load_tokenizer, vocabulary_fingerprint
+
+# what `bench --untrained` writes and what it computes in: on a GPU (False), on a CPU (True)
+_UNTRAINED = {False: {"int8": "int8_float16", "fp32": "float16"}, True: {"int8": "int8", "fp32": "float32"}}
 
 
-@dataclass(frozen=True)
-class PeerTranslation:
-    """A translated sentence: its text and sub-words, and how long the source was."""
-
-    text: str
-    ids: list[int]
-    source_length: int
-
-
-def is_ctranslate2(folder: Path) -> bool:
-    """Say whether a folder holds a model for CTranslate2."""
-    return (folder / MODEL).is_file()
-
-
-class CTranslate2Translator:
+class CTranslate2(Peer):
     """Text in, text out; lengths are bounded as in our own greedy decoding."""
 
-    def __init__(
-        self, folder: Path, *, device: str = "cpu", compute_type: str = "default", threads: int = 0,
-        target: str | None = None,
-    ) -> None:  # fmt: skip
+    title, package, marker = "CTranslate2", "ctranslate2", MODEL
+
+    def __init__(self, spec: SystemSpec, device: str = "cpu", threads: int = 0) -> None:
+        super().__init__(spec, device, threads)
+        if spec.segments not in (None, 1):
+            raise UserError(f"{spec.name}: CTranslate2 writes one segment; leave out :segments={spec.segments}")
         ctranslate2 = import_ctranslate2()
-        if not is_ctranslate2(folder):
-            raise UserError(f"{folder}: no CTranslate2 model here ({MODEL} is missing)")
-        self.tokenizer = load_tokenizer(folder)
-        notes = read_json(folder / "config.json", "CTranslate2 model").get(NOTES, {})
+        self._tokenizer = load_tokenizer(self.folder)
+        notes = read_json(self.folder / "config.json", "CTranslate2 model").get(NOTES, {})
         usual = DecodeConfig()
         self._extra_steps = int(notes.get("extra_steps", usual.extra_steps))
         self._length_penalty = float(notes.get("length_penalty", usual.length_penalty))
-        self._prefix = _prefix(notes, target, folder)
-        self._pieces = self.tokenizer.pieces(range(self.tokenizer.size))
+        self._prefix = _prefix(notes, spec.target, self.folder)
+        self._pieces = self._tokenizer.pieces(range(self._tokenizer.size))
         self._ids = {piece: index for index, piece in enumerate(self._pieces)}
+        self._beam = spec.beam
         try:
             self._model = ctranslate2.Translator(
-                str(folder), device=device, compute_type=compute_type, intra_threads=threads, inter_threads=1
+                spec.path, device=device, compute_type=spec.compute, intra_threads=threads, inter_threads=1
             )
         except (RuntimeError, ValueError) as error:
-            raise UserError(f"{folder}: CTranslate2 cannot load it ({error})") from None
-        self.version = str(ctranslate2.__version__)
-        self.compute_type = str(self._model.compute_type)
+            raise UserError(f"{self.folder}: CTranslate2 cannot load it ({error})") from None
+        self.facts = {
+            "family": self.package, "engine": f"ctranslate2 {ctranslate2.__version__}", "segments": 1,
+            "precision": str(self._model.compute_type), "device": device, "threads": threads, "beam": spec.beam,
+            "bytes": (self.folder / MODEL).stat().st_size,
+        }  # fmt: skip
+
+    @classmethod
+    def missing(cls) -> str | None:
+        try:
+            import_ctranslate2()
+        except UserError as error:
+            return str(error)
+        return None
+
+    @classmethod
+    def write_untrained(
+        cls, folder: Path, weights: Weights, config: Config, tokenizer: Tokenizer, device: str
+    ) -> Iterator[tuple[Path, str]]:
+        for precision, compute in _UNTRAINED[device == "cpu"].items():
+            path = folder / f"ctranslate2-{precision}"
+            if not cls.missing():
+                path.mkdir()
+                write_ctranslate2(weights, config, tokenizer.pieces(range(tokenizer.size)), path, precision)
+                tokenizer.save(path)
+            yield path, compute
+
+    def settings(self) -> dict[str, JSON]:
+        """Add the vocabulary, which is ours: its sub-words are counted as they are."""
+        return super().settings() | {"vocabulary": vocabulary_fingerprint(self.folder), "prefix": self._prefix or None}
+
+    def source_lengths(self, texts: Sequence[str]) -> list[int]:
+        return [len(ids) for ids in self._tokenizer.encode(texts)]
 
     def translate(
-        self, texts: Sequence[str], *, batch_size: int = 32, beam: int = 1, length: int | None = None
+        self,
+        texts: Sequence[str],
+        batch_size: int,
+        length: int | None = None,
+        done: Callable[[int], None] = nothing_done,
     ) -> list[PeerTranslation]:
-        """Translate single lines; `length` makes every translation exactly so many tokens long."""
-        encoded = self.tokenizer.encode(texts, self._prefix)
+        encoded = self._tokenizer.encode(texts, self._prefix)
         sources = [ids if text.strip() else [] for ids, text in zip(encoded, texts, strict=True)]
-        results = [PeerTranslation("", [], 0) for _ in sources]
+        results = [PeerTranslation("", []) for _ in sources]
         order = sorted((i for i, ids in enumerate(sources) if ids), key=lambda i: -len(sources[i]))
         for start in range(0, len(order), batch_size):
             batch = order[start : start + batch_size]
-            for i, ids in zip(batch, self.translate_ids([sources[i] for i in batch], beam, length), strict=True):
-                text = self.tokenizer.decode(ids).replace("\n", " ").replace("\r", " ")
-                results[i] = PeerTranslation(text, ids, len(sources[i]))
+            for i, ids in zip(batch, self.translate_ids([sources[i] for i in batch], length), strict=True):
+                text = self._tokenizer.decode(ids).replace("\n", " ").replace("\r", " ")
+                results[i] = PeerTranslation(text, ids)
+            done(len(batch))
+        done(len(sources) - len(order))
         return results
 
-    def translate_ids(
-        self, sources: Sequence[Sequence[int]], beam: int = 1, length: int | None = None
-    ) -> list[list[int]]:
+    def translate_ids(self, sources: Sequence[Sequence[int]], length: int | None = None) -> list[list[int]]:
         """Translate a batch of ids, none empty."""
         limits = [length or min(len(ids) + self._extra_steps, POSITIONS) for ids in sources]
         if (longest := max(map(len, sources))) > POSITIONS:
             raise UserError(f"a sentence of {longest} tokens: this CTranslate2 model reads at most {POSITIONS}")
         found: Any = self._model.translate_batch(
             [[self._pieces[i] for i in ids] for ids in sources],
-            beam_size=beam,
+            beam_size=self._beam,
             length_penalty=self._length_penalty,
             min_decoding_length=length or 0,
             max_decoding_length=max(limits),

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from recoversat.measuring.quality.metrics import corpus_bleu, corpus_chrf, sentence_chrf
+from recoversat.measuring.quality.metrics import corpus_score, sentence_chrf
 
 Values = Sequence[float]
 
@@ -51,8 +51,7 @@ def spearman(left: Values, right: Values) -> float | None:
     a, b = ranks(left), ranks(right)
     if len(a) < 2 or np.ptp(a) == 0 or np.ptp(b) == 0:
         return None
-    a, b = a - a.mean(), b - b.mean()
-    return float((a @ b) / np.sqrt((a @ a) * (b @ b)))
+    return float(np.corrcoef(a, b)[0, 1])
 
 
 def kendall(left: Values, right: Values) -> float | None:
@@ -99,8 +98,8 @@ def _halves(scores: Values, hypotheses: Sequence[str], references: Sequence[str]
         ([hypotheses[i] for i in part], [references[i] for i in part]) for part in split_by_score(scores)
     )
     return Halves(
-        top_bleu=corpus_bleu(top, top_refs).value,
-        bottom_bleu=corpus_bleu(bottom, bottom_refs).value,
-        top_chrf=corpus_chrf(top, top_refs).value,
-        bottom_chrf=corpus_chrf(bottom, bottom_refs).value,
+        top_bleu=corpus_score("bleu", top, top_refs).value,
+        bottom_bleu=corpus_score("bleu", bottom, bottom_refs).value,
+        top_chrf=corpus_score("chrf", top, top_refs).value,
+        bottom_chrf=corpus_score("chrf", bottom, bottom_refs).value,
     )

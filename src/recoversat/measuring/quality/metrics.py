@@ -1,20 +1,62 @@
-"""sacreBLEU's BLEU, chrF2++ and TER with their signatures, and its paired bootstrap.
+"""The metrics: an entry of `METRICS` is all that a new one takes, with sacreBLEU's signature and paired bootstrap.
 
-Every score here is what the `sacrebleu` command prints for the same lines.
+Every score of sacreBLEU's own metrics is what its command prints for the same lines.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from sacrebleu.metrics.base import Metric
-from sacrebleu.metrics.bleu import BLEU
+from sacrebleu.metrics.base import Metric as SacreMetric
+from sacrebleu.metrics.bleu import BLEU, BLEUScore
 from sacrebleu.metrics.chrf import CHRF
 from sacrebleu.metrics.ter import TER
 from sacrebleu.significance import PairedTest, Result
 
 from recoversat.errors import UserError
 
-TOKENISED_BLEU = "tokenised BLEU"
+References = Sequence[Sequence[str]]  # all translations 1, all translations 2, ... of the sources
+
+
+@dataclass(frozen=True)
+class Metric:
+    """One way to score a corpus: what it is called, and how sacreBLEU is asked for it."""
+
+    name: str  # in tables
+    make: Callable[[References, str | None], SacreMetric]  # from references and --tokenize
+    higher_is_better: bool | None = True  # None = neither more nor less
+    always: bool = True  # False = only where --metric names it
+    tokenised: bool = False  # is for text that is still tokenised
+    note: str | None = None  # below the table
+
+
+class _LengthRatio(BLEU):
+    """What BLEU's brevity penalty looks at, in percent: below 100 words are missing, above it there are too many."""
+
+    def _compute_score_from_stats(self, stats: list[int]) -> BLEUScore:
+        score = super()._compute_score_from_stats(stats)
+        score.score = 100 * score.ratio
+        return score
+
+
+METRICS: dict[str, Metric] = {
+    "bleu": Metric("BLEU", lambda references, tokenize: BLEU(tokenize=tokenize, references=references)),
+    "chrf": Metric("chrF2++", lambda references, _: CHRF(word_order=2, references=references)),
+    "ter": Metric("TER", lambda references, _: TER(references=references), higher_is_better=False),
+    "tokenised_bleu": Metric(
+        "tokenised BLEU",
+        lambda references, _: BLEU(tokenize="none", force=True, references=references),
+        always=False,
+        tokenised=True,
+        note="Tokenised BLEU is for comparison with the paper only.",
+    ),
+    "length_ratio": Metric(
+        "length ratio",
+        lambda references, tokenize: _LengthRatio(tokenize=tokenize, references=references),
+        higher_is_better=None,
+        always=False,
+        note="Length ratio: words written for 100 words of the references, punctuation included.",
+    ),
+}
 
 
 @dataclass(frozen=True)
@@ -24,19 +66,6 @@ class Score:
     name: str
     value: float
     signature: str
-
-    def __str__(self) -> str:
-        return f"{self.name}|{self.signature} = {self.value:.2f}"
-
-
-@dataclass(frozen=True)
-class Quality:
-    """The three scores of one output; the fourth only when it was asked for."""
-
-    bleu: Score
-    chrf: Score
-    ter: Score
-    tokenised_bleu: Score | None = None
 
 
 @dataclass(frozen=True)
@@ -55,28 +84,10 @@ class Comparison:
     signature: str
 
 
-@dataclass(frozen=True)
-class Compared:
-    """What the bootstrap tells of several systems, by their names; the baseline has a quality only."""
-
-    qualities: dict[str, Quality]
-    comparisons: dict[str, list[Comparison]]
-
-
-def score_corpus(hypotheses: Sequence[str], references: Sequence[str], *, tokenize: str | None = None) -> Quality:
-    """Score detokenised text; `tokenize` is sacreBLEU's for languages without blanks ('zh', 'ja-mecab').
-
-    >>> quality = score_corpus(["a small house on the hill"], ["a small house on the hill"])
-    >>> round(quality.bleu.value, 2), round(quality.ter.value, 2)
-    (100.0, 0.0)
-    """
-    metrics = _metrics(references, tokenize)
-    bleu, chrf, ter = (_score(metric, hypotheses) for metric in metrics.values())
-    return Quality(bleu, chrf, ter)
-
-
-def check_tokenizer(tokenize: str | None) -> None:
-    """Refuse a tokenizer sacreBLEU does not have, or cannot run here, before anything is translated."""
+def chosen_metrics(more: Iterable[str], tokenize: str | None = None) -> list[str]:
+    """Return the metrics that are always there and those asked for; refuse what cannot be computed here."""
+    if unknown := sorted(set(more) - METRICS.keys()):
+        raise UserError(f"--metric {unknown[0]}: no such metric; there are {', '.join(METRICS)}")
     try:
         BLEU(tokenize=tokenize)
     except KeyError:
@@ -84,35 +95,26 @@ def check_tokenizer(tokenize: str | None) -> None:
     except (RuntimeError, ImportError) as error:
         first = str(error).strip().splitlines()[0]
         raise UserError(f"--tokenize {tokenize}: {first}") from None
+    return [key for key, metric in METRICS.items() if metric.always or key in more]
 
 
-def corpus_bleu(hypotheses: Sequence[str], references: Sequence[str], *, tokenize: str | None = None) -> Score:
-    """Score detokenised text with BLEU alone.
+def corpus_score(key: str, hypotheses: Sequence[str], references: Sequence[str], tokenize: str | None = None) -> Score:
+    """Score a corpus; `tokenize` is sacreBLEU's for BLEU in languages without blanks ('zh', 'ja-mecab').
+
+    >>> round(corpus_score("chrf", ["a small house on a hill"], ["a small house on a hill"]).value, 2)
+    100.0
+    """
+    metric = METRICS[key].make([references], tokenize)
+    return Score(METRICS[key].name, metric.corpus_score(hypotheses, None).score, str(metric.get_signature()))
+
+
+def corpus_bleu(hypotheses: Sequence[str], references: Sequence[str]) -> Score:
+    """Score detokenised text with BLEU.
 
     >>> corpus_bleu(["a small house on a hill"], ["a small house on a hill"]).signature.split("|")[3]
     'tok:13a'
     """
-    return _score(BLEU(tokenize=tokenize, references=[references]), hypotheses)
-
-
-def corpus_chrf(hypotheses: Sequence[str], references: Sequence[str]) -> Score:
-    """Score detokenised text with chrF2++ alone.
-
-    >>> corpus_chrf(["a small house"], ["a small house"]).name
-    'chrF2++'
-    """
-    return _score(CHRF(word_order=2, references=[references]), hypotheses)
-
-
-def tokenised_bleu(hypotheses: Sequence[str], references: Sequence[str]) -> Score:
-    """Score text that is already tokenised, as the paper does; never comparable with sacreBLEU's BLEU.
-
-    >>> tokenised_bleu(["a small house , on the hill"], ["a small house , on the hill"]).name
-    'tokenised BLEU'
-    """
-    metric = BLEU(tokenize="none", force=True, references=[references])
-    score = _score(metric, hypotheses)
-    return Score(TOKENISED_BLEU, score.value, score.signature)
+    return corpus_score("bleu", hypotheses, references)
 
 
 def sentence_chrf(hypotheses: Sequence[str], references: Sequence[str]) -> list[float]:
@@ -128,47 +130,29 @@ def sentence_chrf(hypotheses: Sequence[str], references: Sequence[str]) -> list[
     ]
 
 
-def compare(
-    baseline: tuple[str, Sequence[str]],
+def score_systems(
+    key: str,
     systems: Mapping[str, Sequence[str]],
     references: Sequence[str],
     *,
-    n_samples: int,
+    baseline: str | None = None,
+    n_samples: int = 1000,
     tokenize: str | None = None,
-) -> Compared:
-    """Score all systems and test each against the baseline on every metric; `baseline` is its name and its lines."""
-    names = [baseline[0], *systems]
-    metrics = _metrics(references, tokenize)
-    plain = [str(metric.get_signature()) for metric in metrics.values()]  # the test writes its own settings into them
-    test = PairedTest([baseline, *systems.items()], metrics, None, test_type="bs", n_samples=n_samples)
-    signatures, columns = test()
-    scores: dict[str, list[Score]] = {name: [] for name in names}
-    compared: dict[str, list[Comparison]] = {name: [] for name in systems}
-    for (metric, signature), without_test in zip(signatures.items(), plain, strict=True):
-        results = [cell for cell in columns[metric] if isinstance(cell, Result)]
-        for name, result in zip(names, results, strict=True):
-            scores[name].append(Score(metric, float(result.score), without_test))
-        for name, result in zip(systems, results[1:], strict=True):
+) -> tuple[dict[str, Score], dict[str, Comparison]]:
+    """Score what systems wrote; test each against the baseline, where there is one, in the same pass."""
+    name, metric = METRICS[key].name, METRICS[key].make([references], tokenize)
+    plain = str(metric.get_signature())  # the test writes its own settings into it
+    if baseline is None or len(systems) == 1:
+        return {who: Score(name, metric.corpus_score(lines, None).score, plain) for who, lines in systems.items()}, {}
+    ordered = sorted(systems.items(), key=lambda system: system[0] != baseline)
+    signatures, columns = PairedTest(ordered, {key: metric}, None, test_type="bs", n_samples=n_samples)()
+    ((column, signature),) = signatures.items()
+    results = [cell for cell in columns[column] if isinstance(cell, Result)]
+    scores, compared = {}, {}
+    for (who, _), result in zip(ordered, results, strict=True):
+        scores[who] = Score(name, float(result.score), plain)
+        if who != baseline:
             difference = float(result.score - results[0].score)
-            compared[name].append(_comparison(baseline[0], metric, difference, result, str(signature)))
-    return Compared({name: Quality(*three) for name, three in scores.items()}, compared)
-
-
-def _comparison(baseline: str, metric: str, difference: float, result: Result, signature: str) -> Comparison:
-    p_value, mean, interval = (float(value or 0.0) for value in (result.p_value, result.mean, result.ci))
-    return Comparison(baseline, metric, difference, p_value, mean, interval, signature)
-
-
-def _metrics(references: Sequence[str], tokenize: str | None) -> dict[str, Metric]:
-    # The references are given here, not at each call, so that their statistics are counted once.
-    lines = [references]
-    return {
-        "BLEU": BLEU(tokenize=tokenize, references=lines),
-        "CHRF": CHRF(word_order=2, references=lines),
-        "TER": TER(references=lines),
-    }
-
-
-def _score(metric: Metric, hypotheses: Sequence[str]) -> Score:
-    score = metric.corpus_score(hypotheses, None)
-    return Score(score.name, score.score, str(metric.get_signature()))
+            p_value, mean, interval = (float(value or 0.0) for value in (result.p_value, result.mean, result.ci))
+            compared[who] = Comparison(baseline, name, difference, p_value, mean, interval, str(signature))
+    return scores, compared

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from recoversat.errors import UserError
 from recoversat.measuring.quality.published import DATA_SETS, published
 from recoversat.measuring.quality.results import Result
-from recoversat.measuring.quality.table import MISSING, Table, number
+from recoversat.measuring.reports.table import MISSING, Table, number
 
 Figures = Mapping[str, float | None]
 
@@ -116,7 +116,7 @@ def figures_of(result: Result, at_latency_ms: float | None = None) -> dict[str, 
     """Take from a result what the paper's tables show; Speedup is the AT system's latency over ours."""
     latency = result.output.latency_ms
     return {
-        "BLEU": result.quality.bleu.value,
+        "BLEU": result.quality["bleu"].value,
         "Rep": result.errors.rep if result.errors else None,
         "Mis": result.errors.mis if result.errors else None,
         "Step": result.steps.mean if result.steps else None,

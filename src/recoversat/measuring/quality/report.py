@@ -3,48 +3,29 @@
 import json
 import math
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 
-from recoversat.errors import UserError
 from recoversat.files.storage import write_text
-from recoversat.measuring.quality.html_page import html_page
-from recoversat.measuring.quality.outputs import JSON, TestSet, signature_text
-from recoversat.measuring.quality.plots import (
-    Plot,
-    plot_bleu_by_length,
-    plot_quality_speed,
-    plot_segment_lengths,
-    plot_steps,
-    write_plot,
-)
-from recoversat.measuring.quality.result_tables import comparison_table, confidence_table, results_table
+from recoversat.measuring.quality.metrics import METRICS
+from recoversat.measuring.quality.outputs import signature_text
 from recoversat.measuring.quality.results import Result
-from recoversat.measuring.quality.table import Table, to_markdown
-
-
-@dataclass(frozen=True)
-class ReportFiles:
-    """Where the parts of a report were written."""
-
-    markdown: Path
-    jsonl: Path
-    html: Path
-    plots: list[Path]
+from recoversat.measuring.quality.tables import comparison_table, confidence_table, results_table
+from recoversat.measuring.reports.html_page import html_page
+from recoversat.measuring.reports.plots import Plot, write_plot
+from recoversat.measuring.reports.table import Table, to_markdown
+from recoversat.measuring.system import JSON
 
 
 def to_record(result: Result) -> dict[str, JSON]:
     """Give everything known about a result as one JSON object; what is infinite or unknown is null."""
-    output, quality = result.output, result.quality
-    record: dict[str, JSON] = {
+    output = result.output
+    return {
         "system": output.name,
         "test_set": output.test_set,
         "test_set_hash": result.test_set_hash,
         "sentences": len(output.hypotheses),
-        "bleu": _plain(quality.bleu),
-        "chrf": _plain(quality.chrf),
-        "ter": _plain(quality.ter),
-        "tokenised_bleu": _plain(quality.tokenised_bleu),
+        **{key: _plain(result.quality.get(key)) for key in METRICS},
         "comparisons": [_plain(comparison) for comparison in result.comparisons],
         "errors": _plain(result.errors),
         "steps": _plain(result.steps),
@@ -53,7 +34,6 @@ def to_record(result: Result) -> dict[str, JSON]:
         "latency_ms": output.latency_ms,
         "signature": output.signature,
     }
-    return record
 
 
 def to_jsonl(results: Sequence[Result]) -> str:
@@ -68,24 +48,6 @@ def report_markdown(results: Sequence[Result], tables: Sequence[Table] = ()) -> 
     return "\n".join([*parts, f"**Signatures**\n\n{signatures}\n"])
 
 
-def standard_plots(results: Sequence[Result], test_sets: Sequence[TestSet]) -> list[Plot]:
-    """Draw for each test set whatever the results allow."""
-    plots: list[Plot] = []
-    for test_set in test_sets:
-        here = [result for result in results if result.output.test_set == test_set.name]
-        if not here:
-            continue
-        plots.append(plot_bleu_by_length([result.output for result in here], test_set))
-        if any(result.output.latency_ms is not None for result in here):
-            plots.append(plot_quality_speed(here, test_set.name))
-        if steps := {r.output.name: r.steps.counts for r in here if r.steps}:
-            plots.append(plot_steps(steps, test_set.name))
-        lengths = {r.output.name: r.segments.length_counts for r in here if r.segments}
-        if any(lengths.values()):
-            plots.append(plot_segment_lengths(lengths, test_set.name))
-    return plots
-
-
 def write_report(
     folder: Path,
     results: Sequence[Result],
@@ -93,27 +55,22 @@ def write_report(
     plots: Sequence[Plot] = (),
     tables: Sequence[Table] = (),
     title: str = "Evaluation",
-) -> ReportFiles:
-    """Write report.md, results.jsonl, report.html and plots/ into `folder`, each file whole or not at all."""
-    if not results:
-        raise UserError(f"{folder}: no report to write, there are no results")
+) -> Path:
+    """Write report.md, results.jsonl, report.html and plots/, each whole or not at all; return the page."""
     page = html_page(title, _all_tables(results, tables), plots, signatures_of(results))
-    files = ReportFiles(folder / "report.md", folder / "results.jsonl", folder / "report.html", [])
     for plot in plots:
-        files.plots.extend(write_plot(folder / "plots", plot))
-    write_text(files.jsonl, to_jsonl(results))
-    write_text(files.html, page)
-    write_text(files.markdown, f"# {title}\n\n{report_markdown(results, tables)}")
-    return files
+        write_plot(folder / "plots", plot)
+    write_text(folder / "results.jsonl", to_jsonl(results))
+    write_text(folder / "report.html", page)
+    write_text(folder / "report.md", f"# {title}\n\n{report_markdown(results, tables)}")
+    return folder / "report.html"
 
 
 def signatures_of(results: Sequence[Result]) -> list[tuple[str, str]]:
     """List each distinct signature once: the metrics', then the systems'."""
     found: dict[tuple[str, str], None] = {}
     for result in results:
-        quality = result.quality
-        scores = [s for s in (quality.bleu, quality.chrf, quality.ter, quality.tokenised_bleu) if s]
-        found |= {(score.name, score.signature): None for score in scores}
+        found |= {(score.name, score.signature): None for score in result.quality.values()}
     for result in results:
         found |= {(f"{c.metric}, paired bootstrap", c.signature): None for c in result.comparisons}
     for result in results:

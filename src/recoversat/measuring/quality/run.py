@@ -11,19 +11,19 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from recoversat.errors import UserError
-from recoversat.files.model_folder import read_config, resolve_model
-from recoversat.files.storage import sweep_partial
-from recoversat.measuring.quality.metrics import check_tokenizer
+from recoversat.measuring.loading import load_system
+from recoversat.measuring.quality.metrics import METRICS, chosen_metrics
 from recoversat.measuring.quality.outputs import SystemOutput, TestSet, read_output
-from recoversat.measuring.quality.plots import Plot, plot_annealing, read_annealing
-from recoversat.measuring.quality.report import ReportFiles, standard_plots, write_report
-from recoversat.measuring.quality.result_tables import confidence_table, results_table
+from recoversat.measuring.quality.plots import quality_plots
+from recoversat.measuring.quality.report import write_report
 from recoversat.measuring.quality.results import EvaluationPlan, Result, evaluate
-from recoversat.measuring.quality.saved import read_saved, save_output
-from recoversat.measuring.quality.specs import SystemSpec, TestSpec, check_specs
+from recoversat.measuring.quality.saved import read_saved
 from recoversat.measuring.quality.subwords import Subwords
-from recoversat.measuring.quality.systems import ModelSystem, load_system, same_settings
-from recoversat.measuring.quality.table import Table, to_markdown
+from recoversat.measuring.quality.tables import confidence_table, results_table
+from recoversat.measuring.quality.translating import ModelOutputs
+from recoversat.measuring.reports.plots import Plot
+from recoversat.measuring.reports.table import Table, to_markdown
+from recoversat.measuring.specs import SystemSpec, TestSpec, check_evaluation
 
 Tables = Callable[[Sequence[Result]], list[Table]]
 
@@ -54,7 +54,7 @@ class Evaluated:
 
     results: list[Result]
     tables: list[Table]
-    files: ReportFiles
+    page: Path  # the HTML
 
     def as_text(self) -> str:
         """Show the tables a person wants to see at once."""
@@ -65,26 +65,25 @@ class Evaluated:
 def run_evaluation(request: Request, tables: Tables = no_tables) -> Evaluated:
     """Translate what is not translated yet, measure, and write the report."""
     plan = request.plan
-    check_tokenizer(plan.tokenize)
-    check_specs(request.systems, request.tests, {"--at": plan.at_system, "--baseline": plan.baseline})
+    metrics = chosen_metrics(plan.more_metrics, plan.tokenize)
+    check_evaluation(request.systems, request.tests, {"--at": plan.at_system, "--baseline": plan.baseline})
     subwords = Subwords.of(request.systems, plan.at_system, request.subwords)
-    if plan.tokenised and not subwords.is_split_text:
-        raise UserError("--tokenised: these systems do not write tokenised text ('@@ ' data); leave it out")
+    if not subwords.is_split_text and (wrong := [key for key in metrics if METRICS[key].tokenised]):
+        raise UserError(f"{wrong[0]}: these systems do not write tokenised text ('@@ ' data); leave it out")
     test_sets = [subwords.read_test_set(spec) for spec in request.tests]
     outputs = [subwords.align(output) for spec in request.systems for output in _outputs_of(spec, test_sets, request)]
     results = evaluate(outputs, test_sets, plan)
     extra = tables(results)
-    files = write_report(
-        request.out, results, plots=_plots(results, test_sets, request.systems), tables=extra, title=request.title
-    )
-    return Evaluated(results, extra, files)
+    page = write_report(request.out, results, plots=_plots(results, test_sets), tables=extra, title=request.title)
+    return Evaluated(results, extra, page)
 
 
 def _outputs_of(spec: SystemSpec, test_sets: Sequence[TestSet], request: Request) -> Iterator[SystemOutput]:
     if spec.kind == "model":
-        system = load_system(spec, device=request.device, batch_size=request.batch_size)
+        system = load_system(spec, request.device, spec.threads or 0)
+        evaluated = ModelOutputs(spec.name, system, request.batch_size, request.out / "outputs")
         for test_set in test_sets:
-            yield _translated(system, test_set, request)
+            yield evaluated.on(test_set, request.latency)
         return
     for test_set in test_sets:
         path = spec.file_for(test_set.name)
@@ -92,46 +91,8 @@ def _outputs_of(spec: SystemSpec, test_sets: Sequence[TestSet], request: Request
         yield read_saved(path, test_set, spec.name) if saved else read_output(spec.name, test_set, path)
 
 
-def _translated(system: ModelSystem, test_set: TestSet, request: Request) -> SystemOutput:
-    """Take the saved output where it is still true, else translate and save."""
-    folder = request.out / "outputs" / test_set.name
-    folder.mkdir(parents=True, exist_ok=True)
-    sweep_partial(folder)
-    output = _kept(folder / f"{system.name}.jsonl", system, test_set)
-    if output is None:
-        output = system.translate(test_set)
-        save_output(folder, output, test_set)
-    if request.latency and not system.has_timed(output, request.latency):
-        output = system.with_latency(output, test_set, request.latency)
-        save_output(folder, output, test_set)
-    return output
-
-
-def _kept(path: Path, system: ModelSystem, test_set: TestSet) -> SystemOutput | None:
-    if not path.is_file():
-        return None
-    try:
-        output = read_saved(path, test_set, system.name)
-    except UserError:  # of another test set, or damaged: it is made anew
-        return None
-    return output if same_settings(output.settings, system.settings) else None
-
-
-def _plots(results: Sequence[Result], test_sets: Sequence[TestSet], systems: Sequence[SystemSpec]) -> list[Plot]:
+def _plots(results: Sequence[Result], test_sets: Sequence[TestSet]) -> list[Plot]:
     if find_spec("matplotlib") is None:
         print("no plots: they need matplotlib (pip install 'recoversat[train]')", file=sys.stderr)
         return []
-    return [*standard_plots(results, test_sets), *_annealing_plots(systems)]
-
-
-def _annealing_plots(systems: Sequence[SystemSpec]) -> Iterator[Plot]:
-    """Draw p over training for each run that annealed it; a model without its run has no log."""
-    drawn: set[Path] = set()
-    for spec in systems:
-        log = Path(spec.path) / "log.jsonl"
-        if spec.kind != "model" or not log.is_file() or log in drawn:
-            continue
-        train = read_config(resolve_model(Path(spec.path)))[0].train
-        if max(train.segment_choices) > 1 and train.anneal and train.random_prob:
-            drawn.add(log)
-            yield plot_annealing(read_annealing(log), f"annealing-{spec.name}", spec.name)
+    return list(quality_plots(results, test_sets))

@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from recoversat.measuring.quality.outputs import SegmentStat, SystemOutput
+from recoversat.measuring.quality.outputs import SegmentStat
 
 
 @dataclass(frozen=True)
@@ -23,15 +23,6 @@ class SegmentSummary:
     deleted_share: float
     cut_share: float
     length_counts: dict[int, int]
-
-
-def steps_taken(segments: Sequence[SegmentStat]) -> int:
-    """Count the decoding steps of one sentence: its longest segment, terminator included.
-
-    >>> steps_taken([SegmentStat(3, "eos"), SegmentStat(4, "cut"), SegmentStat(1, "del")])
-    4
-    """
-    return max((segment.length + (segment.ending != "cut") for segment in segments), default=0)
 
 
 def summarise_steps(steps: Sequence[int]) -> StepSummary:
@@ -58,19 +49,6 @@ def summarise_segments(sentences: Sequence[Sequence[SegmentStat]]) -> SegmentSum
         cut_share=endings["cut"] / total if total else 0.0,
         length_counts=_counted(segment.length for segment in pooled if segment.ending != "del"),
     )
-
-
-def steps_of(output: SystemOutput) -> list[int] | None:
-    """Give the steps of each sentence as reported, else from its segments, else None.
-
-    >>> steps_of(SystemOutput("s", "t", ["x"], segments=[[SegmentStat(3, "eos")]]))
-    [4]
-    """
-    if output.steps is not None:
-        return output.steps
-    if output.segments is not None:
-        return [steps_taken(segments) for segments in output.segments]
-    return None
 
 
 def _counted(values: Iterable[int]) -> dict[int, int]:

@@ -6,8 +6,10 @@ from pathlib import Path
 
 from recoversat.config import DataConfig
 from recoversat.files.model_folder import read_config, resolve_model
-from recoversat.measuring.quality.outputs import JSON, SystemOutput, TestSet, read_test_set
-from recoversat.measuring.quality.specs import SystemSpec, TestSpec
+from recoversat.measuring.peers import peer_of
+from recoversat.measuring.quality.outputs import SystemOutput, TestSet, read_test_set
+from recoversat.measuring.specs import SystemSpec, TestSpec
+from recoversat.measuring.system import JSON
 from recoversat.text.directions import directed
 from recoversat.text.tokenizer import Tokenizer, join_subwords, load_tokenizer, vocabulary_fingerprint
 
@@ -26,7 +28,7 @@ class Subwords:
     @classmethod
     def of(cls, systems: Sequence[SystemSpec], at_system: str | None, model: Path | None = None) -> "Subwords":
         """Take the tokenizer of the model given, else of the AT system, else (it may be a file) of the first model."""
-        models = [spec for spec in systems if spec.kind == "model"]
+        models = [spec for spec in systems if spec.kind == "model" and not peer_of(spec.path)]
         if not models and not model:
             return cls()
         chosen = model or Path(next((spec for spec in models if spec.name == at_system), models[0]).path)
@@ -37,22 +39,19 @@ class Subwords:
     def read_test_set(self, spec: TestSpec) -> TestSet:
         """Read a test set with everything that can be counted in it."""
         encode = self._encode if self.tokenizer else None
-        test_set = read_test_set(spec.name, spec.sources, spec.references, encode, encode)
+        test_set = read_test_set(spec.name, spec.sources, spec.references, encode)
         if self.data and self.data.both_directions:
             texts = [text for _, text in directed(test_set.sources, self.data, self.data.tgt_lang)]
             test_set = replace(test_set, source_tokens=[self._encode(text) for text in texts])
         if not self.is_split_text:
             return test_set
-        joined = [join_subwords(line) for line in test_set.references]
-        return replace(test_set, references=joined, tokenised_references=joined)
+        return replace(test_set, references=[join_subwords(line) for line in test_set.references])
 
     def align(self, output: SystemOutput) -> SystemOutput:
         """Give an output tokens of this vocabulary; those of another one are replaced by a new encoding."""
+        lines = output.hypotheses
         if self.is_split_text:
-            joined = [join_subwords(line) for line in output.hypotheses]
-            lines, output = output.hypotheses, replace(output, hypotheses=joined, tokenised_hypotheses=joined)
-        else:
-            lines = output.hypotheses
+            output = replace(output, hypotheses=[join_subwords(line) for line in lines])
         if output.tokens is not None and output.settings.get("vocabulary") == self.vocabulary:
             return output
         if self.tokenizer is None:

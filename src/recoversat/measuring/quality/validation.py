@@ -2,10 +2,9 @@
 
 from collections.abc import Callable
 
-from sacrebleu.metrics.bleu import BLEU
-
 from recoversat.config import Config
 from recoversat.data.corpus import Corpus
+from recoversat.measuring.quality.metrics import corpus_bleu
 from recoversat.model.build import Model
 from recoversat.text.directions import directed, translate_directed
 from recoversat.translator import Translator
@@ -26,6 +25,6 @@ def bleu_validator(corpus: Corpus, config: Config, batch_size: int = 128) -> Cal
         translations = translate_directed(
             each, lambda into, texts: translator.into(into).translate(texts, batch_size=batch_size)
         )
-        return float(BLEU().corpus_score([t.text for t in translations], [corpus.valid_references]).score)
+        return corpus_bleu([one.text for one in translations], corpus.valid_references).value
 
     return validate

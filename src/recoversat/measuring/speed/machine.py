@@ -1,6 +1,5 @@
 """What a measurement ran on: without it the figures mean nothing."""
 
-import os
 import platform
 import shutil
 import subprocess
@@ -9,10 +8,13 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
+import psutil
+
 from recoversat import __version__
 from recoversat.engines.onnx.engine import cores
+from recoversat.measuring.peers import PEERS
 
-_PACKAGES = ("numpy", "onnxruntime", "torch", "ctranslate2", "sentencepiece")
+_PACKAGES = ("numpy", "onnxruntime", "torch", *(peer.package for peer in PEERS), "sentencepiece")
 _INSTRUCTIONS = ("avx2", "avx512f", "avx512_vnni", "avx_vnni", "amx_int8")
 
 
@@ -22,7 +24,7 @@ def machine() -> dict[str, Any]:
         "processor": _processor_field("model name") or platform.processor() or platform.machine(),
         "instructions": [one for one in _INSTRUCTIONS if one in _processor_field("flags").split()],
         "cores": cores(),
-        "memory_bytes": _memory(),
+        "memory_bytes": psutil.virtual_memory().total,
         "gpu": _gpu(),
         "system": platform.platform(),
         "python": platform.python_version(),
@@ -30,14 +32,10 @@ def machine() -> dict[str, Any]:
     }
 
 
-def busy_seconds() -> float | None:
-    """Return the processor seconds this machine has worked since it started; None where it does not say."""
-    try:
-        fields = Path("/proc/stat").read_text(encoding="utf-8").split("\n", 1)[0].split()[1:9]
-        user, nice, system, _idle, _waiting, irq, softirq, steal = (int(field) for field in fields)
-    except (OSError, ValueError):
-        return None
-    return (user + nice + system + irq + softirq + steal) / os.sysconf("SC_CLK_TCK")
+def busy_seconds() -> float:
+    """Return the processor seconds this machine has worked since it started."""
+    times = psutil.cpu_times()
+    return sum(getattr(times, name, 0.0) for name in ("user", "nice", "system", "irq", "softirq", "steal"))
 
 
 def _processor_field(name: str) -> str:
@@ -46,13 +44,6 @@ def _processor_field(name: str) -> str:
     except OSError:
         return ""
     return next((line.partition(":")[2].strip() for line in lines if line.startswith(name)), "")
-
-
-def _memory() -> int | None:
-    try:
-        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    except (ValueError, OSError):
-        return None
 
 
 def _gpu() -> str | None:

@@ -1,18 +1,20 @@
 """Time systems in turn: one process each, one of them awake at a time, several rounds."""
 
-import os
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TypeVar
+
+import psutil
 
 from recoversat.measuring.speed.machine import busy_seconds
 from recoversat.measuring.speed.pool import Worker, WorkerError
 from recoversat.show.progress import progress
 
+T = TypeVar("T")
+
 _SETTLE = 0.25  # seconds: threads of OpenMP go on spinning for 0.2 after their work
-
-
 _GROWTH_ROUNDS = 2  # long sentences take long, and a curve need not be as sharp as a table
 
 
@@ -54,7 +56,7 @@ class Measured:
     timings: list[Timing]
     rounds: int
     interrupted: bool
-    others: float | None  # share of the machine that other processes had
+    others: float  # share of the machine that other processes had
 
 
 def make_tasks(texts: Sequence[str], batches: Sequence[int], length: int | None = None) -> list[Task]:
@@ -68,21 +70,19 @@ def make_tasks(texts: Sequence[str], batches: Sequence[int], length: int | None 
     return tasks
 
 
-def measure(
-    workers: Sequence[Worker], tasks: Sequence[Task], rounds: int, *, quiet: bool = False, settle: float = _SETTLE
-) -> Measured:
+def measure(workers: Sequence[Worker], tasks: Sequence[Task], rounds: int) -> Measured:
     """Run every task on every worker, round after round; a worker that fails is left out from then on."""
     timings = [Timing(worker, task) for task in tasks for worker in workers]
     busy, began, complete, interrupted = busy_seconds(), time.perf_counter(), 0, False
     own = sum(worker.cpu_s for worker in workers)
     total = sum(t.worker.alive and t.task.takes_part(number) for t in timings for number in range(rounds))
     try:
-        with progress("bench", total, quiet=quiet) as bar:
+        with progress("bench", total) as bar:
             for number in range(rounds):
                 for timing in _turned(timings, number, len(workers)):
                     if timing.worker.alive and timing.task.takes_part(number):
                         note = f"round {number + 1}, {timing.worker.system.name}, batch {timing.task.batch}"
-                        _time(timing, settle)
+                        _time(timing)
                         bar.advance(1, note)
                 complete = number + 1
     except KeyboardInterrupt:
@@ -96,15 +96,13 @@ def measure(
     return Measured(timings, complete, interrupted, others)
 
 
-def ask_each(workers: Sequence[Worker], request: Callable[[Worker], dict[str, Any]]) -> dict[str, dict[str, Any]]:
+def ask_each(workers: Sequence[Worker], request: Callable[[Worker], T]) -> dict[str, T]:
     """Ask one living worker of each system; one that fails gives no answer."""
-    answers: dict[str, dict[str, Any]] = {}
+    answers: dict[str, T] = {}
     for worker in workers:
         if worker.alive and worker.system.name not in answers:
-            try:
+            with suppress(WorkerError):
                 answers[worker.system.name] = request(worker)
-            except WorkerError:
-                continue
     return answers
 
 
@@ -118,7 +116,7 @@ def _turned(timings: list[Timing], number: int, n_workers: int) -> list[Timing]:
     return turned
 
 
-def _time(timing: Timing, settle: float) -> None:
+def _time(timing: Timing) -> None:
     task = timing.task
     try:
         answer = timing.worker.ask("time", batches=task.batches, length=task.length)
@@ -130,12 +128,9 @@ def _time(timing: Timing, settle: float) -> None:
     timing.tokens = answer["tokens"]
     timing.idle_cpu_s = max(timing.idle_cpu_s, answer["idle_cpu_s"])
     if timing.worker.threads > 1:
-        time.sleep(settle)
+        time.sleep(_SETTLE)
 
 
-def _others(before: float | None, own: float, seconds: float) -> float | None:
-    after = busy_seconds()
-    if before is None or after is None or seconds <= 0:
-        return None
-    all_cores = os.cpu_count() or 1  # /proc/stat speaks of the whole machine, not of what we may use
-    return max(0.0, after - before - own) / (seconds * all_cores)
+def _others(before: float, own: float, seconds: float) -> float:
+    """Return the share of the machine that other processes had."""
+    return max(0.0, busy_seconds() - before - own) / (seconds * (psutil.cpu_count() or 1))

@@ -6,12 +6,11 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import asdict
 from typing import IO, Any
 
-from recoversat.measuring.speed.specs import BenchSystem
+from recoversat.measuring.specs import SystemSpec
 
 
 class WorkerError(Exception):
@@ -21,12 +20,11 @@ class WorkerError(Exception):
 class Worker:
     """A process with one system at one number of threads."""
 
-    def __init__(self, system: BenchSystem, device: str, threads: int) -> None:
+    def __init__(self, system: SystemSpec, device: str, threads: int) -> None:
         self.system, self.device, self.threads = system, device, threads
         self.error: str | None = None
         self.facts: dict[str, Any] = {}
-        self.start_s, self.load_s = 0.0, 0.0
-        self.loaded_cpu_s, self.cpu_s = 0.0, 0.0
+        self.start_s, self.load_s, self.cpu_s = 0.0, 0.0, 0.0
         self._process: subprocess.Popen[str] | None = None
         self._waiting = False
         self._said: IO[str] = tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace")  # noqa: SIM115
@@ -47,28 +45,27 @@ class Worker:
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._said,
             text=True, encoding="utf-8", env=environment, start_new_session=True,
         )  # fmt: skip
-        system = asdict(self.system)
-        try:
+        with suppress(WorkerError):
             answer = self.ask(
-                "load", system=system, device=self.device, threads=self.threads, first=first, length=length
+                "load", system=asdict(self.system), device=self.device, threads=self.threads, first=first, length=length
             )
-        except WorkerError:
-            return
-        self.start_s, self.load_s, self.facts = time.perf_counter() - began, answer["load_s"], answer["facts"]
-        self.loaded_cpu_s = self.cpu_s = answer["cpu_s"]
+            self.start_s, self.load_s, self.facts = time.perf_counter() - began, answer["load_s"], answer["facts"]
 
     def ask(self, what: str, **details: Any) -> dict[str, Any]:
         """Send a request and wait for its answer."""
-        assert self._process is not None
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
+        requests, answers = self._pipes
         if self._waiting:
-            self._process.stdout.readline()  # the answer to a request during which we were interrupted
-        try:
-            self._send({"do": what, **details})
-            line = self._process.stdout.readline()
-        except BrokenPipeError:
-            line = ""
+            answers.readline()  # the answer to a request during which we were interrupted
+        line = ""
+        with suppress(BrokenPipeError):
+            try:
+                requests.write(json.dumps({"do": what, **details}) + "\n")
+                requests.flush()
+            except KeyboardInterrupt:  # half a request: it would wait for the rest, and we for its answer
+                self.error = "interrupted while it was asked"
+                raise
+            self._waiting = True
+            line = answers.readline()
         self._waiting = False
         answer: dict[str, Any] = json.loads(line) if line.endswith("\n") else {"error": self._last_words()}
         if "error" in answer:
@@ -77,27 +74,22 @@ class Worker:
         self.cpu_s = answer.get("cpu_s", self.cpu_s)
         return answer
 
-    def _send(self, request: dict[str, Any]) -> None:
+    @property
+    def _pipes(self) -> tuple[IO[str], IO[str]]:
         assert self._process is not None
         assert self._process.stdin is not None
-        try:
-            self._process.stdin.write(json.dumps(request) + "\n")
-            self._process.stdin.flush()
-        except KeyboardInterrupt:  # half a request: it would wait for the rest, and we for its answer
-            self.error = "interrupted while it was asked"
-            raise
-        self._waiting = True
+        assert self._process.stdout is not None
+        return self._process.stdin, self._process.stdout
 
     def close(self) -> None:
         """End the process: it goes when its input ends, or else is killed."""
-        process, self._process = self._process, None
         self._said.close()
-        if process is None:
+        if self._process is None:
             return
-        for stream in (process.stdin, process.stdout):
+        process, pipes, self._process = self._process, self._pipes, None
+        for stream in pipes:
             with suppress(BrokenPipeError):
-                if stream is not None:
-                    stream.close()
+                stream.close()
         try:
             process.wait(5)
         except subprocess.TimeoutExpired:
@@ -110,9 +102,3 @@ class Worker:
         self._said.seek(0)
         said = self._said.read().strip().splitlines()
         return f"its process ended with code {code}" + (f": {said[-1]}" if said else "")
-
-
-def close_all(workers: Sequence[Worker]) -> None:
-    """End all processes."""
-    for worker in workers:
-        worker.close()

@@ -11,6 +11,8 @@ from recoversat.measuring.speed.measure import Measured, Timing
 from recoversat.measuring.speed.pool import Worker
 
 FORMAT = "recoversat-bench-1"
+PARALLEL = ("recoversat", "nat")  # families that write several tokens a step
+OURS = (*PARALLEL, "at")  # all others are peers
 _POINTS = 6  # of a curve over sentence length
 
 
@@ -148,8 +150,8 @@ def ratios_of(rows: Sequence[Row], systems: Sequence[SystemFacts]) -> list[Ratio
     """Compare every system that is not autoregressive with every one that is, each at its best."""
     families = {facts.name: facts.family for facts in systems if facts.family}
     best = best_rows(rows)
-    parallel = [name for name, family in families.items() if family in ("recoversat", "nat")]
-    one_by_one = [name for name, family in families.items() if family in ("at", "ctranslate2")]
+    parallel = [name for name, family in families.items() if family in PARALLEL]
+    one_by_one = [name for name in families if name not in parallel]
     ratios = []
     for system in parallel:
         for over in one_by_one:
@@ -161,7 +163,7 @@ def ratios_of(rows: Sequence[Row], systems: Sequence[SystemFacts]) -> list[Ratio
     return ratios
 
 
-def growth_of(measured: Measured, lengths: dict[str, list[int]] | None) -> list[GrowthPoint]:
+def growth_of(measured: Measured, lengths: dict[str, list[int]]) -> list[GrowthPoint]:
     """Say how time grows with length at batch 1; `lengths` are the sub-words of each system's sources, in order."""
     points: list[GrowthPoint] = []
     for timing in measured.timings:
@@ -171,7 +173,7 @@ def growth_of(measured: Measured, lengths: dict[str, list[int]] | None) -> list[
         medians = np.median(np.array(timing.rounds), axis=0)  # of each sentence
         if timing.task.length is not None:
             points.append(GrowthPoint(name, threads, float(timing.task.length), float(np.median(medians))))
-        elif lengths and name in lengths:
+        elif name in lengths:
             order = np.argsort(lengths[name], kind="stable")
             for part in np.array_split(order, min(_POINTS, len(order))):
                 length = float(np.mean(np.array(lengths[name])[part]))

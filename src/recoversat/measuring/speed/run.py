@@ -2,23 +2,23 @@
 
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
-from typing import Any
 
 from recoversat.engines.onnx.engine import cores
 from recoversat.errors import UserError
 from recoversat.files.storage import atomic_folder, lines_of, write_json, write_text
 from recoversat.measuring.quality.metrics import corpus_bleu
-from recoversat.measuring.quality.plots import write_plot
+from recoversat.measuring.reports.plots import write_plot
+from recoversat.measuring.specs import SystemSpec, check_names
 from recoversat.measuring.speed.machine import machine
 from recoversat.measuring.speed.measure import Measured, Task, ask_each, make_tasks, measure
-from recoversat.measuring.speed.plots import plot_growth, plot_quality
-from recoversat.measuring.speed.pool import Worker, close_all
-from recoversat.measuring.speed.results import BenchResult, facts_of, growth_of, ratios_of, rows_of
-from recoversat.measuring.speed.specs import BenchSystem, check_bench_systems
+from recoversat.measuring.speed.plots import speed_plots
+from recoversat.measuring.speed.pool import Worker
+from recoversat.measuring.speed.results import OURS, BenchResult, facts_of, growth_of, ratios_of, rows_of
 from recoversat.measuring.speed.tables import report_text
 from recoversat.measuring.speed.untrained import build_untrained, sentences, untrained_config
 from recoversat.pipeline.stopping import stop_signals
@@ -39,7 +39,6 @@ class Settings:
     rounds: int = 5
     sentences: int | None = None
     device: str = "cpu"
-    quiet: bool = False
 
     def __post_init__(self) -> None:
         if self.device not in ("cpu", "cuda"):
@@ -63,10 +62,12 @@ class Untrained:
 
 
 def bench_text(
-    systems: Sequence[BenchSystem], src: Path, ref: Path | None, settings: Settings, out: Path, *, force: bool = False
+    systems: Sequence[SystemSpec], src: Path, ref: Path | None, settings: Settings, out: Path, *, force: bool = False
 ) -> BenchResult:
     """Time systems on sentences of a file, and score them where there are references."""
-    check_bench_systems(systems)
+    check_names([system.name for system in systems], "--system")
+    if not any(Path(system.path).exists() for system in systems):
+        raise UserError(f"{systems[0].path}: no such model folder")
     _check_place(out, force)
     sources = list(lines_of(src))
     references = list(lines_of(ref)) if ref else None
@@ -75,22 +76,14 @@ def bench_text(
     texts = _spread([line for line in sources if line.strip()], settings.sentences or 64)
     if not texts:
         raise UserError(f"{src}: no text to translate")
-    workers = _start(systems, settings, texts[0], None)
-    try:
-        with stop_signals(_interrupt):
-            measured = measure(workers, make_tasks(texts, settings.batches), settings.rounds, quiet=settings.quiet)
-        lengths = ask_each(workers, lambda worker: worker.ask("measure", texts=texts))
-        whole = sources if references else texts
-        written: dict[str, dict[str, Any]] = {}
+    outputs: dict[str, list[str]] = {}
+    with _started(systems, settings, texts[0], None) as workers:
+        measured = _measure(workers, make_tasks(texts, settings.batches), settings.rounds)
+        lengths = ask_each(workers, lambda worker: list(worker.ask("measure", texts=texts)["lengths"]))
         if not measured.interrupted:  # who is in a hurry gets what was measured
-            n_systems = len({worker.system.name for worker in workers})
-            with progress("translate all", n_systems, quiet=settings.quiet) as bar:
-                written = ask_each(workers, lambda worker: _write_all(worker, whole, bar))
-    finally:
-        close_all(workers)
-    outputs = {name: list(answer["texts"]) for name, answer in written.items()}
-    counted = {name: list(answer["lengths"]) for name, answer in lengths.items()}
-    result = _result(workers, measured, counted, settings, {"src": str(src), "sentences": len(texts)})
+            with progress("translate all", len(systems)) as bar:
+                outputs = ask_each(workers, lambda worker: _write_all(worker, sources if references else texts, bar))
+    result = _result(workers, measured, lengths, settings, {"src": str(src), "sentences": len(texts)})
     if references is not None:
         scores = {name: corpus_bleu(lines, references) for name, lines in outputs.items()}
         result.bleu.update({name: score.value for name, score in scores.items()})
@@ -111,16 +104,12 @@ def bench_untrained(untrained: Untrained, settings: Settings, out: Path, *, forc
         texts = sentences(_GROWTH_SENTENCES, longer, untrained.vocabulary)
         tasks.append(Task(1, [[text] for text in texts], longer, only_growth=True))
     with tempfile.TemporaryDirectory() as name:
-        _say("writing untrained models", settings)
+        _say("writing untrained models")
         systems = build_untrained(Path(name), config, untrained.segments, settings.device)
-        workers = _start(systems, settings, tasks[0].batches[0][0], length)
-        try:
-            with stop_signals(_interrupt):
-                measured = measure(workers, tasks, settings.rounds, quiet=settings.quiet)
-        finally:
-            close_all(workers)
+        with _started(systems, settings, tasks[0].batches[0][0], length) as workers:
+            measured = _measure(workers, tasks, settings.rounds)
     shape = config.model.model_dump(exclude={"kind", "dropout", "attention_dropout", "activation_dropout"})
-    result = _result(workers, measured, None, settings, {"untrained": shape, "length": length})
+    result = _result(workers, measured, {}, settings, {"untrained": shape, "length": length})
     steps = ", ".join(f"{-(-length // k) + 2} with K = {k}" for k in untrained.segments)
     result.notes.insert(
         0,
@@ -131,15 +120,21 @@ def bench_untrained(untrained: Untrained, settings: Settings, out: Path, *, forc
     return result
 
 
-def _write_all(worker: Worker, texts: list[str], bar: Bar) -> dict[str, Any]:
+def _measure(workers: Sequence[Worker], tasks: Sequence[Task], rounds: int) -> Measured:
+    """Measure until all is done or somebody stops it."""
+
+    def interrupt(number: int, frame: FrameType | None) -> None:
+        raise KeyboardInterrupt
+
+    with stop_signals(interrupt):
+        return measure(workers, tasks, rounds)
+
+
+def _write_all(worker: Worker, texts: list[str], bar: Bar) -> list[str]:
     bar.advance(0, worker.system.name)
-    answer = worker.ask("write", texts=texts, batch=_BATCH)
+    written: list[str] = worker.ask("write", texts=texts, batch=_BATCH)["texts"]
     bar.advance(1, worker.system.name)
-    return answer
-
-
-def _interrupt(number: int, frame: FrameType | None) -> None:
-    raise KeyboardInterrupt
+    return written
 
 
 def _check_place(out: Path, force: bool) -> None:
@@ -156,8 +151,11 @@ def _spread(lines: list[str], n: int) -> list[str]:
     return [lines[i * len(lines) // n] for i in range(n)] if n < len(lines) else lines
 
 
-def _start(systems: Sequence[BenchSystem], settings: Settings, first: str, length: int | None) -> list[Worker]:
-    """Load all systems, one after the other, so that the times of loading mean something."""
+@contextmanager
+def _started(
+    systems: Sequence[SystemSpec], settings: Settings, first: str, length: int | None
+) -> Iterator[list[Worker]]:
+    """Load all systems, one after the other, so that the times of loading mean something; end them afterwards."""
     workers = [
         Worker(system, settings.device, threads)
         for system in systems
@@ -167,41 +165,39 @@ def _start(systems: Sequence[BenchSystem], settings: Settings, first: str, lengt
         for worker in workers:
             worker.start(first, length)
             what = f"ready after {worker.start_s:.1f} s" if worker.alive else f"left out: {worker.error}"
-            _say(f"{worker.system.name}, {worker.threads} thread(s): {what}", settings)
+            _say(f"{worker.system.name}, {worker.threads} thread(s): {what}")
         if not any(worker.alive for worker in workers):
             raise UserError("no system could be loaded: " + "; ".join(dict.fromkeys(str(w.error) for w in workers)))
-    except BaseException:
-        close_all(workers)
-        raise
-    return workers
+        yield workers
+    finally:
+        for worker in workers:
+            worker.close()
 
 
 def _result(
-    workers: Sequence[Worker], measured: Measured, lengths: dict[str, list[int]] | None, settings: Settings,
+    workers: Sequence[Worker], measured: Measured, lengths: dict[str, list[int]], settings: Settings,
     more: dict[str, object],
 ) -> BenchResult:  # fmt: skip
     systems, rows = [facts_of(worker) for worker in workers], rows_of(measured)
     facts = {"batches": list(settings.batches), "rounds": measured.rounds, "device": settings.device, **more}
     facts |= {"others_share": measured.others, "idle_cpu_s": max(t.idle_cpu_s for t in measured.timings)}
     return BenchResult(
-        systems, rows, ratios_of(rows, systems), growth_of(measured, lengths), machine(), facts, _notes(measured, facts)
+        systems, rows, ratios_of(rows, systems), growth_of(measured, lengths), machine(), facts, _notes(measured)
     )
 
 
-def _notes(measured: Measured, facts: dict[str, object]) -> list[str]:
+def _notes(measured: Measured) -> list[str]:
     notes = [f"{measured.rounds} rounds, systems in turn, each in a process of its own; tokenisation is included."]
     if measured.interrupted:
         notes.append("Interrupted: fewer rounds than were asked for.")
-    if measured.others is not None:
-        busy = " The machine was NOT quiet: measure again." if measured.others > _QUIET_ENOUGH else ""
-        notes.append(f"Other processes had {100 * measured.others:.0f} % of the machine meanwhile.{busy}")
-    return notes
+    busy = " The machine was NOT quiet: measure again." if measured.others > _QUIET_ENOUGH else ""
+    return [*notes, f"Other processes had {100 * measured.others:.0f} % of the machine meanwhile.{busy}"]
 
 
 def _compare_texts(result: BenchResult, outputs: dict[str, list[str]]) -> None:
     """Count the sentences that other autoregressive systems translate as our greedy one does."""
     greedy = [facts.name for facts in result.systems if facts.family == "at" and facts.beam == 1]
-    peers = [facts.name for facts in result.systems if facts.family == "ctranslate2" and facts.beam == 1]
+    peers = [facts.name for facts in result.systems if facts.family not in OURS and facts.beam == 1]
     for own in dict.fromkeys(greedy):
         for peer in dict.fromkeys(peers):
             if own in outputs and peer in outputs:
@@ -213,7 +209,7 @@ def _compare_texts(result: BenchResult, outputs: dict[str, list[str]]) -> None:
 def _write(result: BenchResult, outputs: dict[str, list[str]], out: Path, force: bool) -> None:
     with atomic_folder(out, replace=force) as folder:
         try:
-            plots = [plot for plot in (plot_growth(result), plot_quality(result)) if plot]
+            plots = speed_plots(result)
         except UserError as error:  # no matplotlib: the figures are worth writing all the same
             plots = []
             result.notes.append(str(error))
@@ -225,6 +221,5 @@ def _write(result: BenchResult, outputs: dict[str, list[str]], out: Path, force:
         write_text(folder / "bench.md", "# Speed\n\n" + report_text(result))
 
 
-def _say(text: str, settings: Settings) -> None:
-    if not settings.quiet:
-        print(text, file=sys.stderr, flush=True)
+def _say(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)

@@ -1,6 +1,6 @@
 """The tables of a benchmark, as Markdown that also reads as text."""
 
-from recoversat.measuring.quality.table import MISSING, Table, number, to_markdown, without_empty_columns
+from recoversat.measuring.reports.table import MISSING, Table, number, to_markdown, without_empty_columns
 from recoversat.measuring.speed.results import BenchResult, SystemFacts, best_rows
 
 
@@ -64,7 +64,7 @@ def machine_lines(result: BenchResult) -> list[str]:
     """Say on what it was measured."""
     machine = result.machine
     versions = ", ".join(f"{name} {version}" for name, version in machine["versions"].items())
-    memory = f", {machine['memory_bytes'] / 2**30:.0f} GiB" if machine.get("memory_bytes") else ""
+    memory = f", {machine['memory_bytes'] / 2**30:.0f} GiB"
     gpu = f"; {machine['gpu']}" if machine.get("gpu") else ""
     instructions = f" ({', '.join(machine['instructions'])})" if machine["instructions"] else ""
     return [

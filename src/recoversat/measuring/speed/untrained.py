@@ -1,4 +1,4 @@
-"""Untrained models of a given size, in our formats and CTranslate2's, from the same weights.
+"""Untrained models of a given size, in our format and those of peers, from the same weights.
 
 Speed does not depend on what a model has learnt, only on its size and on how much it writes; the latter is fixed.
 """
@@ -12,16 +12,14 @@ from numpy.typing import NDArray
 
 from recoversat.config import PRESETS, Config, ModelConfig, parse_config
 from recoversat.errors import UserError
-from recoversat.export.ctranslate2_writer import MISSING, has_ctranslate2, write_ctranslate2
 from recoversat.export.ranges import Range
 from recoversat.files.model_folder import WEIGHTS, write_description
-from recoversat.measuring.speed.specs import BenchSystem
+from recoversat.measuring import peers
+from recoversat.measuring.specs import SystemSpec
 from recoversat.text.tokenizer import BpeTokenizer
 from recoversat.vocab import N_SPECIAL, SPECIAL_PIECES, TERMINATORS
 
 _BEAM = 4
-# what is written and what it computes in: on a GPU (False), on a CPU (True)
-_PEERS = {False: (("int8", "int8_float16"), ("fp32", "float16")), True: (("int8", "int8"), ("fp32", "float32"))}
 
 
 def untrained_config(text: str, vocabulary: int, segments: Sequence[int]) -> Config:
@@ -45,24 +43,19 @@ def sentences(n: int, length: int, vocabulary: int) -> list[str]:
     return [" ".join(f"w{word}" for word in line) for line in drawn]
 
 
-def build_untrained(folder: Path, config: Config, segments: Sequence[int], device: str) -> list[BenchSystem]:
+def build_untrained(folder: Path, config: Config, segments: Sequence[int], device: str) -> list[SystemSpec]:
     """Write the models and say which systems are to be timed."""
     tokenizer = BpeTokenizer(_pieces(config))
     weights = random_weights(config.model)
     own, compute = _write_own(folder, config, tokenizer, weights, device)
     ways = [(f"RecoverSAT K={k}", k, 1) for k in segments]
     ways += [(f"our AT {_search(beam)}", 1, beam) for beam in (1, _BEAM)]
-    systems = [BenchSystem(f"{name} {compute}", str(own), k, beam, compute) for name, k, beam in ways]
-    missing = None if has_ctranslate2() else MISSING
-    for precision, compute in _PEERS[device == "cpu"]:
-        peer = folder / f"ctranslate2-{precision}"
-        if not missing and not peer.exists():
-            peer.mkdir()
-            write_ctranslate2(weights, config, _pieces(config), peer, precision)
-            tokenizer.save(peer)
-        for beam in (1, _BEAM):
-            name = f"CTranslate2 {_search(beam)} {compute}"
-            systems.append(BenchSystem(name, str(peer), 1, beam, compute, unavailable=missing))
+    systems = [SystemSpec(f"{name} {compute}", str(own), k, beam, compute) for name, k, beam in ways]
+    for peer in peers.PEERS:
+        for path, compute in peer.write_untrained(folder, weights, config, tokenizer, device):
+            for beam in (1, _BEAM):
+                name = f"{peer.title} {_search(beam)} {compute}"
+                systems.append(SystemSpec(name, str(path), 1, beam, compute, unavailable=peer.missing()))
     return systems
 
 

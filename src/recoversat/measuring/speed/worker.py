@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from recoversat.errors import UserError
-from recoversat.measuring.speed.specs import BenchSystem
+from recoversat.measuring.specs import SystemSpec
 
 _WARM_UP_S = 0.5  # before each round: a process that slept finds its weights out of the cache, for a dozen sentences
 
@@ -44,15 +44,15 @@ class _Worker:
         self, system: dict[str, Any], device: str, threads: int, first: str, length: int | None
     ) -> dict[str, Any]:
         """Load the system and translate a first sentence."""
-        from recoversat.measuring.speed.systems import load_runner
+        from recoversat.measuring.loading import load_system
 
         began = time.perf_counter()
-        self._runner = load_runner(BenchSystem(**system), device, threads)
+        self._system = load_system(SystemSpec(**system), device, threads, scores=False)
         loaded = time.perf_counter()
-        self._runner.translate([first], length)
+        self._system.translate([first], 1, length)
         translated = time.perf_counter()
         seconds = {"load_s": loaded - began, "first_s": translated - loaded}
-        return {"facts": self._runner.facts, **seconds, **self._state()}
+        return {"facts": self._system.facts, **seconds, **self._state()}
 
     def do_time(self, batches: list[list[str]], length: int | None) -> dict[str, Any]:
         """Time each batch by itself."""
@@ -61,7 +61,7 @@ class _Worker:
         milliseconds, tokens = [], 0
         for batch in batches:
             began = time.perf_counter()
-            written = self._runner.translate(batch, length)
+            written = self._system.translate(batch, len(batch), length)
             milliseconds.append(1000 * (time.perf_counter() - began))
             tokens += sum(length or len(one.ids) for one in written)
         return {"ms": milliseconds, "tokens": tokens, "idle_cpu_s": idle, **self._state()}
@@ -73,20 +73,18 @@ class _Worker:
         for number, batch in enumerate(itertools.cycle(batches)):
             if number >= least and time.perf_counter() > until:
                 break
-            self._runner.translate(batch, length)
+            self._system.translate(batch, len(batch), length)
         self._warm.add(shape)
 
     def do_write(self, texts: list[str], batch: int) -> dict[str, Any]:
         """Translate, untimed, and hand the text over."""
-        written: list[str] = []
-        for start in range(0, len(texts), batch):
-            written += [one.text for one in self._runner.translate(texts[start : start + batch], None)]
+        written = [one.text for one in self._system.translate(texts, batch)]
         self._slept_from = time.process_time()
         return {"texts": written}
 
     def do_measure(self, texts: list[str]) -> dict[str, Any]:
         """Count the sub-words of sources."""
-        return {"lengths": self._runner.source_lengths(texts)}
+        return {"lengths": self._system.source_lengths(texts)}
 
     def _state(self) -> dict[str, Any]:
         self._slept_from = time.process_time()

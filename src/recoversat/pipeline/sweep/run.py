@@ -19,7 +19,7 @@ from recoversat.files.storage import held, read_json, write_text
 from recoversat.measuring.quality.paper import studies
 from recoversat.measuring.quality.results import EvaluationPlan
 from recoversat.measuring.quality.run import Evaluated, Request, run_evaluation
-from recoversat.measuring.quality.specs import SystemSpec, TestSpec, parse_system
+from recoversat.measuring.specs import SystemSpec, TestSpec, parse_system
 from recoversat.pipeline.sweep.jobs import Job, run_jobs
 from recoversat.pipeline.sweep.tables import AT, ablation_tables
 from recoversat.pipeline.sweep.variants import SweepFile, Variant, read_sweep

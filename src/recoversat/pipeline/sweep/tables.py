@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from recoversat.measuring.quality.paper import Figures, Study, ablation_table, figures_of
 from recoversat.measuring.quality.results import Result
-from recoversat.measuring.quality.table import Table, without_empty_columns
+from recoversat.measuring.reports.table import Table, without_empty_columns
 from recoversat.pipeline.sweep.variants import Variant
 
 AT = "AT"  # the name of the autoregressive system in a sweep's report

@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 
 from recoversat.measuring.quality.metrics import (
-    compare,
+    METRICS,
+    chosen_metrics,
     corpus_bleu,
-    corpus_chrf,
-    score_corpus,
+    corpus_score,
+    score_systems,
     sentence_chrf,
-    tokenised_bleu,
 )
 
 REFERENCES = [
@@ -63,8 +63,7 @@ def test_scores_and_signatures_are_the_commands(tmp_path, digits):
     printed = sacrebleu(
         write(tmp_path / "ref", REFERENCES), "-i", write(tmp_path / "sys", SYSTEM), *ALL, "-w", str(digits)
     )
-    quality = score_corpus(SYSTEM, REFERENCES)
-    ours = {score.name: score for score in (quality.bleu, quality.chrf, quality.ter)}
+    ours = {METRICS[key].name: corpus_score(key, SYSTEM, REFERENCES) for key in chosen_metrics([])}
     assert set(ours) == {"BLEU", "chrF2++", "TER"} == {entry["name"] for entry in printed}
     for entry in printed:
         score = ours[entry["name"]]
@@ -72,16 +71,10 @@ def test_scores_and_signatures_are_the_commands(tmp_path, digits):
         assert score.signature == entry["signature"]
 
 
-def test_single_metric_functions_agree_with_the_full_set():
-    quality = score_corpus(SYSTEM, REFERENCES)
-    assert corpus_bleu(SYSTEM, REFERENCES) == quality.bleu
-    assert corpus_chrf(SYSTEM, REFERENCES) == quality.chrf
-
-
 def test_another_tokenizer_is_the_commands_too(tmp_path):
     files = write(tmp_path / "ref", REFERENCES), "-i", write(tmp_path / "sys", SYSTEM)
     printed = sacrebleu(*files, "--tokenize", "zh", "--format", "json", "-w", "8")
-    ours = score_corpus(SYSTEM, REFERENCES, tokenize="zh").bleu
+    ours = corpus_score("bleu", SYSTEM, REFERENCES, tokenize="zh")
     assert (round(ours.value, 8), ours.signature) == (printed["score"], printed["signature"])
     assert "tok:zh" in ours.signature
 
@@ -91,10 +84,9 @@ def test_tokenised_bleu_is_labelled_and_does_not_tokenise(tmp_path):
     system = ["it is , as said a small house.", "we met at a bridge ."]
     files = write(tmp_path / "ref", references), "-i", write(tmp_path / "sys", system)
     printed = sacrebleu(*files, "--tokenize", "none", "--force", "--format", "json", "-w", "8")
-    ours = tokenised_bleu(system, references)
+    ours = corpus_score("tokenised_bleu", system, references)
     assert ours.name == "tokenised BLEU"
     assert (round(ours.value, 8), ours.signature) == (printed["score"], printed["signature"])
-    assert str(ours).startswith("tokenised BLEU|nrefs:1|")
     assert ours.value != corpus_bleu(system, references).value
 
 
@@ -107,7 +99,10 @@ def test_the_paired_bootstrap_is_the_commands(tmp_path):
     cell = r"([\d.]+) \(([\d.]+) ± ([\d.]+)\)(?: \(p = ([\d.]+))?"
     baseline, theirs = (re.findall(cell, line) for line in printed.splitlines() if re.search(cell, line))
     signatures = dict(re.findall(r"^ - (BLEU|chrF2\+\+|TER)\s+(\S+)$", printed, flags=re.MULTILINE))
-    (compared,) = compare(("base", BASELINE), {"sys": SYSTEM}, REFERENCES, n_samples=300).comparisons.values()
+    both = {"sys": SYSTEM, "base": BASELINE}
+    compared = [
+        score_systems(key, both, REFERENCES, baseline="base", n_samples=300)[1]["sys"] for key in chosen_metrics([])
+    ]
     assert [comparison.metric for comparison in compared] == ["BLEU", "chrF2++", "TER"]
     for comparison, (score, mean, interval, p_value), (base_score, *_) in zip(compared, theirs, baseline, strict=True):
         assert comparison.baseline == "base"
@@ -118,10 +113,10 @@ def test_the_paired_bootstrap_is_the_commands(tmp_path):
 
 
 def test_each_system_is_compared_with_the_baseline_under_its_own_name():
-    compared = compare(("base", BASELINE), {"sys": SYSTEM, "best": REFERENCES}, REFERENCES, n_samples=50).comparisons
-    bleu = {name: comparisons[0].difference for name, comparisons in compared.items()}
-    assert list(bleu) == ["sys", "best"]
-    assert bleu["best"] > bleu["sys"] > 0
+    systems = {"sys": SYSTEM, "base": BASELINE, "best": REFERENCES}
+    _, compared = score_systems("bleu", systems, REFERENCES, baseline="base", n_samples=50)
+    assert list(compared) == ["sys", "best"]
+    assert compared["best"].difference > compared["sys"].difference > 0
 
 
 def test_sentence_chrf_is_the_commands(tmp_path):
@@ -131,7 +126,19 @@ def test_sentence_chrf_is_the_commands(tmp_path):
     assert [f"{score:.6f}" for score in sentence_chrf(SYSTEM, REFERENCES)] == printed
 
 
-def test_the_bootstrap_scores_as_score_corpus_does():
-    lines = {"base": BASELINE, "sys": SYSTEM}
-    qualities = compare(("base", BASELINE), {"sys": SYSTEM}, REFERENCES, n_samples=2).qualities
-    assert qualities == {name: score_corpus(lines[name], REFERENCES) for name in lines}
+@pytest.mark.parametrize("key", METRICS)
+def test_scores_are_the_same_with_and_without_a_baseline(key):
+    lines = {"sys": SYSTEM, "base": BASELINE}
+    plain, none = score_systems(key, lines, REFERENCES)
+    tested, _ = score_systems(key, lines, REFERENCES, baseline="base", n_samples=2)
+    assert plain == tested == {name: corpus_score(key, lines[name], REFERENCES) for name in lines}
+    assert none == {}
+
+
+def test_the_length_ratio_counts_words_written_for_a_hundred_of_the_references():
+    score = corpus_score("length_ratio", ["a b c", "a b ."], ["a b c d", "a b c d"])
+    assert (score.name, score.value) == ("length ratio", 75.0)
+    assert "tok:13a" in score.signature
+    longer = {"base": ["a b"] * 4, "sys": ["a b c"] * 4}
+    _, compared = score_systems("length_ratio", longer, ["a b"] * 4, baseline="base", n_samples=10)
+    assert (compared["sys"].metric, compared["sys"].difference) == ("length ratio", 50.0)

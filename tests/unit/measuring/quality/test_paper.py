@@ -50,7 +50,7 @@ def test_what_the_paper_prints_stands_below_ours_and_is_marked(toy, systems):
     table = published_table("iwslt16.en-de", results, "AT")
     assert [row[:2] for row in table.rows[:3]] == [[f"ours: {one.name}", "toy"] for one in systems]
     assert table.rows[0][3] == "1.00x"
-    assert table.rows[2][2:] == [f"{results[2].quality.bleu.value:.2f}", "10.00x"]
+    assert table.rows[2][2:] == [f"{results[2].quality['bleu'].value:.2f}", "10.00x"]
     assert table.rows[3:] == [
         [
             f"{row.name}, iterative" if row.iterative else row.name,
@@ -103,7 +103,7 @@ def test_figures_are_taken_from_a_result(toy, systems):
     result = evaluate(systems, [toy], EvaluationPlan(at_system="AT"))[2]
     figures = figures_of(result, at_latency_ms=100.0)
     assert figures == {
-        "BLEU": result.quality.bleu.value,
+        "BLEU": result.quality["bleu"].value,
         "Rep": result.errors.rep,
         "Mis": result.errors.mis,
         "Step": result.steps.mean,

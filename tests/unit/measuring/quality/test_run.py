@@ -7,13 +7,12 @@ from types import SimpleNamespace
 import pytest
 
 from recoversat.errors import UserError
-from recoversat.files.model_folder import write_description
+from recoversat.files.model_folder import WEIGHTS, write_description
+from recoversat.measuring.own import OwnSystem
 from recoversat.measuring.quality import run
 from recoversat.measuring.quality.results import EvaluationPlan
 from recoversat.measuring.quality.run import Request, run_evaluation
-from recoversat.measuring.quality.specs import parse_system, parse_test
-from recoversat.measuring.quality.systems import ModelSystem, p_label
-from recoversat.text.tokenizer import vocabulary_fingerprint
+from recoversat.measuring.specs import parse_system, parse_test
 
 SCRIPT = {
     "a": ["the house EOS", "house DEL", "in EOS"],
@@ -33,6 +32,7 @@ def folder(tmp_path, monkeypatch, scripted, tokenizer):
     translator = scripted(SCRIPT)
     (tmp_path / "model").mkdir()
     write_description(tmp_path / "model", translator.config, tokenizer, {})
+    (tmp_path / "model" / WEIGHTS).write_bytes(b"weights")
     return tmp_path
 
 
@@ -40,12 +40,7 @@ def folder(tmp_path, monkeypatch, scripted, tokenizer):
 def engine(folder, monkeypatch, scripted):
     """Count the steps the model takes, and let tests change its settings."""
     translator = scripted(SCRIPT)
-    translator.engine.settings = {"K": 3, "weights": "feed", "vocabulary": vocabulary_fingerprint(folder / "model")}
-
-    def load(spec, *, device, batch_size):
-        return ModelSystem(spec.name, translator, 3, spec.beam, batch_size, dict(translator.engine.settings))
-
-    monkeypatch.setattr(run, "load_system", load)
+    monkeypatch.setattr(run, "load_system", lambda spec, *_: OwnSystem(spec, folder / "model", translator))
     return translator.engine
 
 
@@ -70,7 +65,7 @@ def test_everything_a_model_tells_reaches_the_report(folder, engine):
     assert result.output.scores[0] == pytest.approx(-(0.1 + 0.2 + 0.3 + 0.1 + 0.2) / 5)  # the deleted one left out
     assert result.errors.repeated == 3 / 12  # three of the four gas, among 3 + 6 + 3 tokens
     assert result.confidence is not None
-    assert record(folder)["signature"]["weights"] == "feed"
+    assert record(folder)["signature"]["engine"] == "scripted"
     text = evaluated.as_text()
     assert "**Results**" in text
     assert "**Confidence" in text
@@ -87,10 +82,11 @@ def test_what_a_model_wrote_is_used_again_until_something_changes(folder, engine
     again = run_evaluation(asked)
     assert engine.batches == []
     assert again.results[0].output.hypotheses[3] == "c b a"
-    engine.settings["weights"] = "beef"
+    before = record(folder)["signature"]["weights"]
+    (folder / "model" / WEIGHTS).write_bytes(b"other weights")
     run_evaluation(asked)
     assert engine.batches
-    assert record(folder)["signature"]["weights"] == "beef"
+    assert record(folder)["signature"]["weights"] != before
 
 
 def test_a_changed_test_set_is_translated_again(folder, engine):
@@ -135,7 +131,7 @@ def test_saved_outputs_are_counted_in_the_sub_words_of_a_given_model(folder, eng
 def test_every_timed_sentence_is_translated_once_before_the_clock_starts(folder, engine, monkeypatch):
     said = []
     clock = SimpleNamespace(perf_counter=lambda: said.append(len(engine.batches)) or len(said))
-    monkeypatch.setattr("recoversat.measuring.quality.systems.time", clock)
+    monkeypatch.setattr("recoversat.measuring.quality.translating.time", clock)
     run_evaluation(request(folder, "m=model"))
     engine.batches.clear()
     run_evaluation(request(folder, "m=model", latency=2))
@@ -165,7 +161,7 @@ def test_a_saved_output_is_a_system_of_its_own(folder, engine):
     first = record(folder)
     again = replace(request(folder, "m=report/outputs/{test}/m.jsonl", at_system="m"), out=folder / "second")
     (result,) = run_evaluation(again).results
-    assert result.quality.bleu.value == first["bleu"]["value"]
+    assert result.quality["bleu"].value == first["bleu"]["value"]
     assert result.steps.mean == first["steps"]["mean"]
     assert result.errors.repeated > 0  # recomputed from the tokens in the file
 
@@ -193,19 +189,15 @@ def test_rep_and_mis_without_any_tokenizer_are_refused(folder):
 
 
 def test_tokenised_bleu_needs_tokenised_text_and_says_so_before_translating(folder, engine):
-    evaluated = run_evaluation(request(folder, "m=model", tokenised=True))
-    assert evaluated.results[0].quality.tokenised_bleu.value > 0
+    evaluated = run_evaluation(request(folder, "m=model", more_metrics=["tokenised_bleu"]))
+    assert evaluated.results[0].quality["tokenised_bleu"].value > 0
     (folder / "out.de").write_text("a\n\nb\nc\n")
-    with pytest.raises(UserError, match="--tokenised: these systems do not write tokenised text"):
-        run_evaluation(request(folder, "o=out.de", tokenised=True))
+    with pytest.raises(UserError, match="tokenised_bleu: these systems do not write tokenised text"):
+        run_evaluation(request(folder, "o=out.de", more_metrics=["tokenised_bleu"]))
 
 
 def test_no_plots_without_matplotlib(folder, monkeypatch, capsys):
     (folder / "out.de").write_text("a\n\nb\nc\n")
     monkeypatch.setattr(run, "find_spec", lambda name: None)
-    assert run_evaluation(request(folder, "o=out.de")).files.plots == []
+    assert not (run_evaluation(request(folder, "o=out.de")).page.parent / "plots").exists()
     assert "pip install 'recoversat[train]'" in capsys.readouterr().err
-
-
-def test_p_is_spelled_as_in_the_paper():
-    assert [p_label(1, True), p_label(0.5, False), p_label(0.5, True)] == ["1->0", "0.5", "0.5->0"]

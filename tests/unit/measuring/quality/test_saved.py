@@ -18,7 +18,6 @@ FULL = SystemOutput(
     steps=[3, 0],
     segments=[[SegmentStat(2, "eos"), SegmentStat(1, "del")], []],
     scores=[-0.1234567890123, 0.0],
-    n_segments=2,
     latency_ms=4.5,
     settings={"K": 2, "p": "1->0", "beam": None},
 )
@@ -59,18 +58,18 @@ def without(key):
     ("change", "message"),
     [
         (lambda lines: lines[:2], "line 3: missing, there are 2 sentences"),
-        (lambda lines: [*lines[:2], lines[2][:20]], "line 3: not JSON"),
+        (lambda lines: [*lines[:2], lines[2][:20]], "damaged .*Invalid JSON"),
         (lambda lines: lines[1:], "line 1: not an output saved by"),
         (lambda lines: [], "line 1: not an output saved by"),
-        (lambda lines: [lines[0], "[1]", lines[2]], "line 2: expected an object"),
-        (without("tokens"), "damaged output"),
-        (lambda lines: [lines[0], lines[1].replace("[7, 8, 9]", "[2]"), lines[2]], "EOS or DEL among the tokens"),
+        (lambda lines: [lines[0], "[1]", lines[2]], "damaged .*Input should be an object"),
+        (without("tokens"), "damaged .*Field required"),
+        (lambda lines: [lines[0], lines[1].replace("[7,8,9]", "[2]"), lines[2]], "EOS or DEL among the tokens"),
     ],
 )
 def test_a_damaged_file_is_an_error_that_names_the_line(tmp_path, change, message):
     path = save_output(tmp_path, FULL, TOY)
     damage(path, change)
-    with pytest.raises(UserError, match=message):
+    with pytest.raises(UserError, match=f"(?s){message}"):
         read_saved(path, TOY)
 
 

@@ -5,8 +5,8 @@ import pytest
 from recoversat.config import parse_config
 from recoversat.files.model_folder import write_description
 from recoversat.measuring.quality.outputs import SystemOutput
-from recoversat.measuring.quality.specs import SystemSpec, TestSpec
 from recoversat.measuring.quality.subwords import Subwords
+from recoversat.measuring.specs import SystemSpec, TestSpec
 from recoversat.text.tokenizer import SentencePieceTokenizer, vocabulary_fingerprint
 
 LINES = ["the house", "gas chambers", "a house in the gas"]
@@ -49,7 +49,7 @@ def test_without_a_model_there_are_no_tokens():
 
 def test_split_output_is_joined_and_its_pieces_are_its_tokens(split, tokenizer):
     aligned = split.align(output("gas cham@@ bers"))
-    assert aligned.hypotheses == aligned.tokenised_hypotheses == ["gas chambers"]
+    assert aligned.hypotheses == ["gas chambers"]
     assert aligned.tokens == tokenizer.encode(["gas cham@@ bers"])
 
 
@@ -63,7 +63,7 @@ def test_split_references_are_joined_for_scores_and_counted_in_pieces(split, tok
     (tmp_path / "src").write_text("a cham@@ bers\n")
     (tmp_path / "ref").write_text("gas cham@@ bers\n")
     test_set = split.read_test_set(TestSpec("t", tmp_path / "src", tmp_path / "ref"))
-    assert test_set.references == test_set.tokenised_references == ["gas chambers"]
+    assert test_set.references == ["gas chambers"]
     assert test_set.reference_tokens == tokenizer.encode(["gas cham@@ bers"])
     assert test_set.source_tokens == tokenizer.encode(["a cham@@ bers"])
 

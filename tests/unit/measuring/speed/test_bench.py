@@ -12,52 +12,21 @@ import pytest
 
 from recoversat.engines.engine import Engine
 from recoversat.errors import UserError
-from recoversat.measuring.peers.ctranslate2 import PeerTranslation
+from recoversat.measuring import loading
+from recoversat.measuring.specs import SystemSpec
 from recoversat.measuring.speed import measure as measuring
-from recoversat.measuring.speed import systems, untrained
+from recoversat.measuring.speed import untrained
 from recoversat.measuring.speed.fixed import FixedEngine, lives
 from recoversat.measuring.speed.machine import busy_seconds, machine
 from recoversat.measuring.speed.measure import Measured, Task, Timing, make_tasks, measure
-from recoversat.measuring.speed.plots import plot_growth, plot_quality
+from recoversat.measuring.speed.plots import speed_plots
 from recoversat.measuring.speed.pool import Worker, WorkerError
 from recoversat.measuring.speed.results import BenchResult, facts_of, growth_of, ratios_of, rows_of
 from recoversat.measuring.speed.run import Settings, Untrained, _spread, bench_text
-from recoversat.measuring.speed.specs import BenchSystem, check_bench_systems, parse_bench_system
 from recoversat.measuring.speed.tables import ratio_table, report_text, speed_table
 from recoversat.measuring.speed.untrained import build_untrained, random_weights, untrained_config
 from recoversat.measuring.speed.worker import serve
-
-
-def test_a_system_is_read_with_its_options() -> None:
-    system = parse_bench_system("k10=models/a:segments=10:compute=int8:threads=2:to=de")
-    assert system == BenchSystem("k10", "models/a", 10, 1, "int8", 2, "de")
-    assert parse_bench_system("a=b:segments=auto").segments == "auto"
-    assert parse_bench_system("at=C:x:beam=4") == BenchSystem("at", "C:x", beam=4)
-
-
-@pytest.mark.parametrize(
-    ("text", "said"),
-    [
-        ("model", "write NAME=PATH"),
-        ("=model", "write NAME=PATH"),
-        ("a/b=model", "cannot be a name"),
-        ("a=m:width=3", "no option width; there are segments, beam, threads, compute, to, e.g. :segments=5"),
-        ("a=m:beam=0", "beam must be a whole number"),
-        ("a=m:compute=int4", "compute must be one of"),
-    ],
-)
-def test_a_wrong_system_is_refused(text: str, said: str) -> None:
-    with pytest.raises(UserError, match=said):
-        parse_bench_system(text)
-
-
-def test_names_are_given_once_and_something_exists(tmp_path: Path) -> None:
-    one = BenchSystem("a", str(tmp_path))
-    check_bench_systems([one, BenchSystem("b", "nowhere")])
-    with pytest.raises(UserError, match="given twice"):
-        check_bench_systems([one, one])
-    with pytest.raises(UserError, match="no such model folder"):
-        check_bench_systems([BenchSystem("b", "nowhere")])
+from recoversat.measuring.system import PeerTranslation
 
 
 @pytest.mark.parametrize(("length", "k"), [(25, 10), (25, 5), (7, 10), (1, 4), (50, 3), (10, 10)])
@@ -110,7 +79,7 @@ class FakeWorker(Worker):
     """Answers at once with times from a script; None is a crash."""
 
     def __init__(self, name: str, threads: int, ms: list[float | None], **facts: Any) -> None:
-        super().__init__(BenchSystem(name, "path", beam=facts.get("beam", 1)), "cpu", threads)
+        super().__init__(SystemSpec(name, "path", beam=facts.get("beam", 1)), "cpu", threads)
         self.ms, self.asked = ms, 0
         self.facts = {"engine": "fake", "precision": "int8", "device": "cpu", "bytes": 1_000_000, **facts}
 
@@ -137,7 +106,7 @@ def workers() -> list[Worker]:
 
 def result(rounds: int = 3) -> BenchResult:
     made = workers()
-    measured = measure(made, [Task(1, [["a"], ["a b"]])], rounds, quiet=True, settle=0)
+    measured = measure(made, [Task(1, [["a"], ["a b"]])], rounds)
     systems_, rows = [facts_of(worker) for worker in made], rows_of(measured)
     growth = growth_of(measured, {"k10": [1, 2], "at": [1, 2]})
     return BenchResult(systems_, rows, ratios_of(rows, systems_), growth, machine(), {}, ["a note"])
@@ -179,54 +148,66 @@ def test_tables_json_and_plots_say_the_same() -> None:
     loaded = json.loads(json.dumps(found.as_json()))
     assert loaded["format"] == "recoversat-bench-1"
     assert len(loaded["rows"]) == 5
-    growth, quality = plot_growth(found), plot_quality(found)
-    assert growth is not None
+    growth, quality = speed_plots(found)
     assert "k10: 8.0 ms at 1 tokens, 16.0 ms at 2" in growth.alt
-    assert quality is not None
     assert "at: 31.0 BLEU at 45.0 ms" in quality.alt
-    assert plot_quality(result()) is None
+    assert [plot.name for plot in speed_plots(result())] == ["latency-by-length"]
 
 
 def test_others_begin_in_every_round(monkeypatch: pytest.MonkeyPatch) -> None:
     order: list[str] = []
-    monkeypatch.setattr(measuring, "_time", lambda timing, settle: order.append(timing.worker.system.name))
+    monkeypatch.setattr(measuring, "_time", lambda timing: order.append(timing.worker.system.name))
     made = [FakeWorker(name, 1, [1.0]) for name in "abc"]
-    measure(made, [Task(1, [["x"]]), Task(8, [["x"]])], 2, quiet=True)
+    measure(made, [Task(1, [["x"]]), Task(8, [["x"]])], 2)
     assert "".join(order) == "abcabc" + "bcabca"
 
 
 def test_an_interrupted_run_keeps_whole_rounds(monkeypatch: pytest.MonkeyPatch) -> None:
     real, calls = measuring._time, [0]
 
-    def stop_in_round_two(timing: Timing, settle: float) -> None:
+    def stop_in_round_two(timing: Timing) -> None:
         calls[0] += 1
         if calls[0] == 4:
             raise KeyboardInterrupt
-        real(timing, settle)
+        real(timing)
 
     monkeypatch.setattr(measuring, "_time", stop_in_round_two)
     made = [FakeWorker(name, 1, [1.0]) for name in "ab"]
-    measured = measure(made, [Task(1, [["x"]])], 5, quiet=True, settle=0)
+    measured = measure(made, [Task(1, [["x"]])], 5)
     assert (measured.rounds, measured.interrupted) == (1, True)
     assert [len(timing.rounds) for timing in measured.timings] == [1, 1]
+
+
+def test_what_other_processes_had_is_without_our_own_work(monkeypatch: pytest.MonkeyPatch) -> None:
+    worked = iter([100.0, 107.0])
+    monkeypatch.setattr(measuring, "busy_seconds", lambda: next(worked))
+    monkeypatch.setattr(measuring, "time", SimpleNamespace(perf_counter=iter([0.0, 10.0]).__next__))
+    monkeypatch.setattr(measuring.psutil, "cpu_count", lambda: 2)
+    worker = FakeWorker("a", 1, [1.0])
+
+    def work(timing: Timing) -> None:
+        timing.worker.cpu_s += 5.0
+
+    monkeypatch.setattr(measuring, "_time", work)
+    assert measure([worker], [Task(1, [["x"]])], 1).others == pytest.approx((7 - 5) / (10 * 2))
 
 
 def test_growth_of_fixed_lengths_is_a_point_a_task() -> None:
     made = [FakeWorker("k10", 1, [4.0], family="recoversat")]
     timings = [Timing(made[0], Task(1, [["x"]], length, True), [[float(length)]]) for length in (25, 12)]
-    points = growth_of(Measured(timings, 1, False, None), None)
+    points = growth_of(Measured(timings, 1, False, 0.0), {})
     assert [(point.length, point.ms) for point in points] == [(25, 25), (12, 12)]
 
 
-class FakeRunner:
+class FakeSystem:
     """Writes everything in capitals."""
 
     facts = {"family": "at", "engine": "fake"}  # noqa: RUF012
 
-    def translate(self, texts: list[str], length: int | None) -> list[PeerTranslation]:
+    def translate(self, texts: list[str], batch: int, length: int | None = None) -> list[PeerTranslation]:
         if "crash" in texts:
             raise ZeroDivisionError("no")
-        return [PeerTranslation(text.upper(), [7] * len(text), len(text)) for text in texts]
+        return [PeerTranslation(text.upper(), [7] * len(text)) for text in texts]
 
     def source_lengths(self, texts: list[str]) -> list[int]:
         return [len(text) for text in texts]
@@ -242,7 +223,7 @@ LOAD = {"do": "load", "system": {"name": "a", "path": "p"}, "device": "cpu", "th
 
 
 def test_a_worker_loads_times_and_writes(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(systems, "load_runner", lambda *_: FakeRunner())
+    monkeypatch.setattr(loading, "load_system", lambda *_, **__: FakeSystem())
     batches = [["ab", "c"], ["d", "e"]]
     loaded, timed, fixed, failed, written, measured = conversation(
         LOAD,
@@ -252,7 +233,7 @@ def test_a_worker_loads_times_and_writes(monkeypatch: pytest.MonkeyPatch) -> Non
         {"do": "write", "texts": ["ab", "c", "d"], "batch": 2},
         {"do": "measure", "texts": ["ab", "c"]},
     )
-    assert loaded["facts"] == FakeRunner.facts
+    assert loaded["facts"] == FakeSystem.facts
     assert loaded["peak_bytes"] > 1_000_000
     assert len(timed["ms"]) == 2
     assert timed["tokens"] == 5
@@ -298,7 +279,7 @@ def test_an_unknown_shape_is_refused(text: str) -> None:
 def test_what_cannot_work_is_said_before_anything_is_loaded(tmp_path: Path) -> None:
     (tmp_path / "a").write_text("x\n")
     (tmp_path / "b").write_text("x\ny\n")
-    one = [BenchSystem("a", str(tmp_path))]
+    one = [SystemSpec("a", str(tmp_path))]
     with pytest.raises(UserError, match="must be aligned"):
         bench_text(one, tmp_path / "a", tmp_path / "b", Settings(), tmp_path / "out")
     with pytest.raises(UserError, match="exists already"):
@@ -306,6 +287,10 @@ def test_what_cannot_work_is_said_before_anything_is_loaded(tmp_path: Path) -> N
     (tmp_path / "empty").write_text("\n\n")
     with pytest.raises(UserError, match="no text"):
         bench_text(one, tmp_path / "empty", None, Settings(), tmp_path / "out")
+    with pytest.raises(UserError, match="given twice"):
+        bench_text([*one, *one], tmp_path / "a", None, Settings(), tmp_path / "out")
+    with pytest.raises(UserError, match="no such model folder"):
+        bench_text([SystemSpec("b", "nowhere")], tmp_path / "a", None, Settings(), tmp_path / "out")
 
 
 def test_settings_have_sensible_defaults() -> None:
@@ -315,7 +300,6 @@ def test_settings_have_sensible_defaults() -> None:
     with pytest.raises(UserError, match="cpu or cuda"):
         Settings(device="tpu")
     assert Untrained("wmt14").segments == (10,)
-    seconds = busy_seconds()
-    assert seconds is None or seconds > 0
+    assert busy_seconds() > 0
     assert SimpleNamespace(**machine()).versions["recoversat"]
     assert len(untrained.sentences(3, 5, 100)) == 3

@@ -10,8 +10,8 @@ TOY = TestSet("toy", ["x"] * 4, ["a b c d e"] * 4, [[10, 11, 12, 13, 14]] * 4)
 
 
 def output(name, line, tokens, length, latency, test_set="toy"):
-    segments = [[SegmentStat(length, "eos")]] * 4
-    return SystemOutput(name, test_set, [line] * 4, [tokens] * 4, segments=segments, latency_ms=latency)
+    segments, steps = [[SegmentStat(length, "eos")]] * 4, [length + 1] * 4
+    return SystemOutput(name, test_set, [line] * 4, [tokens] * 4, steps, segments, latency_ms=latency)
 
 
 def test_each_axis_has_its_table_with_shared_runs_under_both_labels():

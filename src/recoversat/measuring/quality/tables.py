@@ -2,35 +2,18 @@
 
 from collections.abc import Sequence
 
-from recoversat.measuring.quality.metrics import Comparison, Score
+from recoversat.measuring.quality.metrics import METRICS, Comparison
 from recoversat.measuring.quality.results import Result
-from recoversat.measuring.quality.table import MISSING, Table, number, without_empty_columns
+from recoversat.measuring.reports.table import MISSING, Table, number, without_empty_columns
 
-_MEASURES = (
-    "BLEU",
-    "vs baseline",
-    "chrF2++",
-    "TER",
-    "Tokenised BLEU",
-    "Rep %",
-    "Mis %",
-    "Step",
-    "Deleted",
-    "Cut off",
-    "ms",
-    "Speedup",
-)
 _HALVES = ("BLEU, surer / other half", "chrF2++, surer / other half")
 
 
 def results_table(results: Sequence[Result]) -> Table:
     """Put all results into one table; columns that nobody fills are left out."""
-    rows = [
-        [result.output.test_set, result.output.name, _k(result), *_cells(result), _speedup(result, results)]
-        for result in results
-    ]
-    columns = ["Test set", "System", "K", *_MEASURES]
-    return without_empty_columns(Table("Results", columns, rows, n_labels=2, notes=_notes(results)))
+    cells = [_cells(result) | {"Speedup": _speedup(result, results)} for result in results]
+    rows = [list(row.values()) for row in cells]
+    return without_empty_columns(Table("Results", list(cells[0]), rows, n_labels=2, notes=_notes(results)))
 
 
 def comparison_table(results: Sequence[Result]) -> Table | None:
@@ -80,22 +63,26 @@ def confidence_table(results: Sequence[Result]) -> Table | None:
     )
 
 
-def _cells(result: Result) -> list[str]:
-    """Fill the columns of _MEASURES but the last, which needs the other results."""
-    quality, errors, segments = result.quality, result.errors, result.segments
-    return [
-        _score(quality.bleu),
-        _significance(result),
-        _score(quality.chrf),
-        _score(quality.ter),
-        _score(quality.tokenised_bleu),
-        number(errors.rep if errors else None),
-        number(errors.mis if errors else None),
-        number(result.steps.mean if result.steps else None),
-        _percent(segments.deleted_share if segments else None),
-        _percent(segments.cut_share if segments else None),
-        number(result.output.latency_ms, 1),
-    ]
+def _cells(result: Result) -> dict[str, str]:
+    """Fill all columns but the last, which needs the other results."""
+    errors, segments = result.errors, result.segments
+    k = result.output.signature["K"]
+    bleu, *scores = (
+        (metric.name, number(result.quality[key].value if key in result.quality else None))
+        for key, metric in METRICS.items()
+    )
+    return {
+        "Test set": result.output.test_set,
+        "System": result.output.name,
+        "K": MISSING if k is None else str(k),
+        **dict([bleu, ("vs baseline", _significance(result)), *scores]),
+        "Rep %": number(errors.rep if errors else None),
+        "Mis %": number(errors.mis if errors else None),
+        "Step": number(result.steps.mean if result.steps else None),
+        "Deleted": _percent(segments.deleted_share if segments else None),
+        "Cut off": _percent(segments.cut_share if segments else None),
+        "ms": number(result.output.latency_ms, 1),
+    }
 
 
 def _speedup(result: Result, results: Sequence[Result]) -> str:
@@ -106,15 +93,6 @@ def _speedup(result: Result, results: Sequence[Result]) -> str:
             at_latency = other.output.latency_ms
             return MISSING if at_latency is None else f"{at_latency / latency:.2f}x"
     return MISSING
-
-
-def _k(result: Result) -> str:
-    k = result.output.signature["K"]
-    return MISSING if k is None else str(k)
-
-
-def _score(score: Score | None) -> str:
-    return number(score.value if score else None)
 
 
 def _percent(share: float | None) -> str:
@@ -143,7 +121,13 @@ def _baselines(results: Sequence[Result]) -> str:
 
 
 def _notes(results: Sequence[Result]) -> list[str]:
-    notes = ["BLEU, chrF2++ and TER: sacreBLEU on detokenised text; of TER, Rep, Mis and Step, less is better."]
+    shown = [METRICS[key] for key in results[0].quality]
+    *names, last = (metric.name for metric in shown if not metric.tokenised)
+    less = [metric.name for metric in shown if metric.higher_is_better is False]
+    notes = [
+        f"{', '.join(names)} and {last}: sacreBLEU on detokenised text;"
+        f" of {', '.join([*less, 'Rep', 'Mis'])} and Step, less is better."
+    ]
     if at_systems := sorted({r.errors.relative_to for r in results if r.errors}):
         notes.append(
             f"Rep and Mis: increment of repeated and of missing tokens relative to {', '.join(at_systems)},"
@@ -162,6 +146,4 @@ def _notes(results: Sequence[Result]) -> list[str]:
         notes.append(
             f"{', '.join(split)}: trained on tokenised text ('@@ '), so the text is still tokenised when it is scored."
         )
-    if any(r.quality.tokenised_bleu for r in results):
-        notes.append("Tokenised BLEU is for comparison with the paper only.")
-    return notes
+    return notes + [metric.note for metric in shown if metric.note]

@@ -52,11 +52,11 @@ def make_output(name: str, test_set: TestSet, share: float, seed: int, k: int) -
         test_set=test_set.name,
         hypotheses=lines,
         tokens=tokens,
+        steps=[max(part.length for part in parts) + 1 for parts in segments],
         segments=segments,
         scores=[-one for one in shares],
-        n_segments=k,
         latency_ms=100.0 / k,
-        settings={"version": "0.1.0", "data": "feed", "p": "1->0" if k > 1 else None, "engine": "torch"},
+        settings={"version": "0.1.0", "data": "feed", "K": k, "p": "1->0" if k > 1 else None, "engine": "torch"},
     )
 
 

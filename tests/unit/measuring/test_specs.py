@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from recoversat.errors import UserError
-from recoversat.measuring.quality.specs import SystemSpec, TestSpec, check_specs, parse_system, parse_test
+from recoversat.measuring.specs import SystemSpec, TestSpec, check_evaluation, parse_system, parse_test, without_repairs
 
 
 @pytest.mark.parametrize(
@@ -18,6 +18,7 @@ from recoversat.measuring.quality.specs import SystemSpec, TestSpec, check_specs
         ("x=dir/p=0.5:beam=2", SystemSpec("x", "dir/p=0.5", None, 2)),
         ("b=model:segments=auto:to=en", SystemSpec("b", "model", "auto", target="en")),
         ("o=C:/out.de", SystemSpec("o", "C:/out.de")),
+        ("s=m:compute=int8:threads=2:repairs=none", SystemSpec("s", "m", compute="int8", threads=2, repairs="none")),
         ("o=out/{test}.de", SystemSpec("o", "out/{test}.de")),
     ],
 )
@@ -31,8 +32,13 @@ def test_a_system_is_a_name_a_path_and_options(text, spec):
         ("teacher", "write NAME=PATH"),
         ("=teacher", "write NAME=PATH"),
         ("at=", "write NAME=PATH"),
-        ("at=teacher:beem=4", "no option beem; there are segments, beam, lengths, to, teacher, overlaps, e.g. :s"),
-        ("at=student:overlaps=yes", "overlaps=yes is neither join nor keep"),
+        (
+            "at=teacher:beem=4",
+            "no option beem; there are segments, beam, threads, lengths, compute, overl",
+        ),
+        ("at=student:overlaps=yes", "overlaps must be one of join, keep, not 'yes'"),
+        ("at=student:repairs=all", "repairs must be one of model, none, not 'all'"),
+        ("at=teacher:compute=int4", "compute must be one of default, int8, float32"),
         ("at=teacher:beam=0", "beam must be a whole number from 1, not '0'"),
         ("at=teacher:segments=two", "segments must be a whole number from 1, not 'two'"),
         ("../at=teacher", "cannot be a name"),
@@ -66,8 +72,8 @@ MODEL, OUTPUT = SystemSpec("at", "model"), SystemSpec("other", "out.de")
 
 @pytest.mark.usefixtures("here")
 def test_what_can_work_is_accepted():
-    check_specs([MODEL, OUTPUT], [A], {"--at": "at", "--baseline": None})
-    check_specs([MODEL, SystemSpec("other", "out.{test}.de")], [A, B], {"--at": "other"})
+    check_evaluation([MODEL, OUTPUT], [A], {"--at": "at", "--baseline": None})
+    check_evaluation([MODEL, SystemSpec("other", "out.{test}.de")], [A, B], {"--at": "other"})
 
 
 @pytest.mark.usefixtures("here")
@@ -84,10 +90,15 @@ def test_what_can_work_is_accepted():
         ([MODEL, SystemSpec("o", "out.{test}.en")], [A], r"out.a.en is neither"),
         ([MODEL, SystemSpec("o", "out.de", segments=2)], [A], "the options are for models, but out.de is no folder"),
         ([MODEL, SystemSpec("o", "out.de", target="de")], [A], "the options are for models"),
-        ([MODEL, SystemSpec("o", "out.de", overlaps="join")], [A], "the options are for models"),
+        ([MODEL, SystemSpec("o", "out.de", repairs="none")], [A], "the options are for models"),
     ],
 )
 def test_what_cannot_work_is_found_before_anything_is_translated(systems, tests, message):
     with pytest.raises(UserError) as error:
-        check_specs(systems, tests, {"--at": "at"})
+        check_evaluation(systems, tests, {"--at": "at"})
     assert message in str(error.value)
+
+
+@pytest.mark.usefixtures("here")
+def test_no_repairs_are_asked_of_models_only():
+    assert without_repairs([MODEL, OUTPUT]) == [SystemSpec("at", "model", repairs="none"), OUTPUT]

@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from html import escape
 
-from recoversat.measuring.quality.plots import Plot, embeddable_svg
-from recoversat.measuring.quality.table import Table, to_html
+from recoversat.measuring.reports.plots import Plot, embeddable_svg
+from recoversat.measuring.reports.table import Table, to_html
 
 # The policy makes the browser itself refuse whatever would leave the file.
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"

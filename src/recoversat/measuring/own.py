@@ -1,0 +1,142 @@
+"""A model of ours as a system: asked to decode as its spec says, and described in full."""
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, cast
+
+from recoversat import __version__
+from recoversat.config import TrainConfig
+from recoversat.engines.loading import ONNX, ComputeType
+from recoversat.files.model_folder import WEIGHTS, read_config, resolve_model
+from recoversat.files.storage import fingerprint
+from recoversat.inference.request import WantedSegments
+from recoversat.inference.translation import Translation
+from recoversat.measuring.specs import SystemSpec
+from recoversat.measuring.speed.fixed import FixedEngine
+from recoversat.measuring.system import JSON, System, nothing_done
+from recoversat.text.directions import directed, translate_directed
+from recoversat.text.tokenizer import vocabulary_fingerprint
+from recoversat.translator import Translator
+
+_WEIGHT_FILES = ("*.safetensors", "*.onnx", "weights.bin")
+_BLOCK = 16  # batches between two signs of progress
+
+
+def load_own(spec: SystemSpec, device: str, threads: int, scores: bool) -> "OwnSystem":
+    """Load a model folder or training run, on whichever engine it has."""
+    folder = resolve_model(Path(spec.path))
+    compute = cast(ComputeType, spec.compute)
+    translator = Translator(folder, target=spec.target, device=device, compute_type=compute, intra_threads=threads)
+    if spec.overlaps:
+        translator.set_decoding(join_overlaps=spec.overlaps == "join")
+    if spec.repairs:
+        translator.set_decoding(repairs=spec.repairs)
+    if spec.teacher:
+        translator.judged_by(spec.teacher, spec.lengths, device)
+    return OwnSystem(spec, folder, translator, scores)
+
+
+class OwnSystem(System):
+    """A loaded model; without `scores` it leaves out log-probabilities, which is faster."""
+
+    def __init__(self, spec: SystemSpec, folder: Path, translator: Translator, scores: bool = True) -> None:
+        self._spec, self._folder, self._translator, self._scores = spec, folder, translator, scores
+        self._engines: dict[int | None, Any] = {None: translator.engine}  # by the length they write
+        one_step = translator.config.model.kind == "nat"
+        self._segments = None if one_step else _segments(translator, spec)
+        family = "nat" if one_step else "at" if self._segments == 1 else "recoversat"
+        self.facts = {"family": family, "segments": self._segments, "beam": spec.beam, **self._engine_facts()}
+        self.facts["bytes"] = self._size()
+
+    def translate(
+        self,
+        texts: Sequence[str],
+        batch_size: int,
+        length: int | None = None,
+        done: Callable[[int], None] = nothing_done,
+    ) -> list[Translation]:
+        """Translate each line into the language asked for, or the one its tag names (validation text has tags)."""
+        if length not in self._engines:
+            self._engines[length] = FixedEngine(self._engines[None], length or 0)
+        self._translator.engine = self._engines[length]
+        sources = directed(texts, self._translator.config.data, self._translator.target)
+        translations: list[Translation] = []
+        for start in range(0, len(sources), batch_size * _BLOCK):
+            block = sources[start : start + batch_size * _BLOCK]
+            translations += translate_directed(block, lambda into, lines: self._into(into, lines, batch_size))
+            done(len(block))
+        return translations
+
+    def _into(self, target: str, lines: list[str], batch_size: int) -> list[Translation]:
+        translator = self._translator if target == self._translator.target else self._translator.into(target)
+        return translator.translate(
+            lines, segments=self._segments, batch_size=batch_size, beam=self._spec.beam, scores=self._scores
+        )
+
+    def source_lengths(self, texts: Sequence[str]) -> list[int]:
+        return [len(ids) for ids in self._translator.tokenizer.encode(texts)]
+
+    def settings(self) -> dict[str, JSON]:
+        """Return every setting of decoding, whatever there may be, and where the weights come from."""
+        config, facts = self._translator.config, read_config(self._folder)[1]
+        settings: dict[str, JSON] = {
+            **config.decode.model_dump(),
+            "version": __version__,
+            "data": facts.get("corpus"),
+            "K": self._segments,
+            "beam": self._spec.beam if self._segments == 1 else None,  # `translate` never reads decode.beam
+            "weights": fingerprint(*sorted(path for kind in _WEIGHT_FILES for path in self._folder.rglob(kind))),
+            "vocabulary": vocabulary_fingerprint(self._folder),
+            "updates": facts.get("step"),
+            **self._engine_facts(),
+        }
+        if self._segments is None:
+            settings["model"] = "nat"
+        elif max(config.train.segment_choices) > 1:
+            settings |= _training(config.train)
+        if config.data.tokenizer == "bpe":
+            settings["text"] = "tokenised"
+        if config.data.both_directions:
+            settings["to"] = self._translator.target
+        if self._spec.teacher:
+            judge = fingerprint(*sorted(resolve_model(Path(self._spec.teacher)).glob("*.safetensors")))
+            settings |= {"lengths": self._spec.lengths, "teacher": judge}
+        return settings
+
+    def _engine_facts(self) -> dict[str, JSON]:
+        """Ask the engine what it is; one that does not say is known by its class alone."""
+        engine = self._engines[None]
+        described: dict[str, JSON] | None = getattr(engine, "description", None)
+        return described or {"engine": type(engine).__name__.removesuffix("Engine").lower()}
+
+    def _size(self) -> int:
+        """Count the bytes of the weights that were loaded."""
+        exported = self._folder / ONNX / str(self.facts.get("precision"))
+        if self.facts.get("engine") == "onnx" and exported.is_dir():
+            return sum(path.stat().st_size for path in exported.iterdir())
+        return (self._folder / WEIGHTS).stat().st_size
+
+
+def _segments(translator: Translator, spec: SystemSpec) -> WantedSegments:
+    """Return the K a spec asks for, or that of the model: a number, or "auto" where it has learnt several."""
+    several = spec.segments is None and len(set(translator.config.train.segment_choices)) > 1
+    return "auto" if spec.segments == "auto" or several else translator.segments_for(spec.segments)
+
+
+def _training(train: TrainConfig) -> dict[str, JSON]:
+    """Say how the paper's mechanisms were trained."""
+    settings: dict[str, JSON] = {"p": p_label(train.random_prob, train.anneal), "q": train.repeat_prob}
+    if train.cut_at != "token":
+        settings["cut_at"] = train.cut_at
+    if train.train_on_copies:
+        settings["train_on_copies"] = True
+    return settings
+
+
+def p_label(random_prob: float, anneal: bool) -> str:
+    """Spell p as the paper does.
+
+    >>> p_label(1.0, anneal=True), p_label(0.5, anneal=False), p_label(0.0, anneal=True)
+    ('1->0', '0.5', '0')
+    """
+    return f"{random_prob:g}->0" if anneal and random_prob else f"{random_prob:g}"

@@ -1,0 +1,1 @@
+"""What evaluate and bench both write: tables, plots, a page."""

@@ -1,0 +1,82 @@
+"""What a model of ours says of itself: everything that decides what it writes."""
+
+from typing import Any, get_args
+
+import pytest
+from typer.testing import CliRunner
+
+from recoversat.cli import app
+from recoversat.config import DecodeConfig
+from recoversat.errors import UserError
+from recoversat.files.builtin import builtin_model
+from recoversat.files.model_folder import WEIGHTS, write_description
+from recoversat.measuring.loading import load_system
+from recoversat.measuring.own import OwnSystem, p_label
+from recoversat.measuring.specs import SystemSpec
+
+
+def other_value(key: str) -> Any:
+    """Make up another value for a setting, of whatever type."""
+    field = DecodeConfig.model_fields[key]
+    if choices := get_args(field.annotation):
+        return next(choice for choice in choices if choice != field.default)
+    return not field.default if isinstance(field.default, bool) else field.default + 1
+
+
+@pytest.mark.parametrize("key", sorted(DecodeConfig.model_fields))
+@pytest.mark.parametrize("k", [3, 1])
+def test_every_setting_of_decoding_is_in_the_signature(key, k, scripted, tokenizer, tmp_path):
+    translator = scripted({"a": ["a EOS"] * k})
+    write_description(tmp_path, translator.config, tokenizer, {})
+    (tmp_path / WEIGHTS).write_bytes(b"weights")
+
+    def settings(beam):
+        return OwnSystem(SystemSpec("s", str(tmp_path), beam=beam), tmp_path, translator).settings()
+
+    before = settings(beam=1)
+    if key == "beam":  # the model's own is never read: what counts is what was asked for
+        assert (settings(beam=4) != before) == (k == 1)
+        return
+    translator.set_decoding(**{key: other_value(key)})
+    assert settings(beam=1)[key] == other_value(key) != before[key]
+
+
+def test_p_is_spelled_as_in_the_paper():
+    assert [p_label(1, True), p_label(0.5, False), p_label(0.5, True)] == ["1->0", "0.5", "0.5->0"]
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        ({}, {"repairs": "model", "join_overlaps": True}),
+        ({"overlaps": "keep"}, {"repairs": "model", "join_overlaps": False}),
+        ({"repairs": "none"}, {"repairs": "none", "join_overlaps": True}),
+    ],
+)
+def test_the_spec_decides_how_a_model_decodes(options, expected):
+    folder = builtin_model(None, "de")
+    system = load_system(SystemSpec("s", str(folder), 5, **options), "cpu", 1)
+    settings = system.settings()
+    assert {key: settings[key] for key in expected} == expected
+    assert (settings["K"], settings["beam"], settings["threads"]) == (5, None, 1)
+
+
+@pytest.mark.parametrize("given", [[], ["--no-repairs"]])
+def test_one_option_switches_the_repairs_of_all_models_off(given, tmp_path, monkeypatch):
+    asked = []
+
+    def stop(*arguments, **_):
+        asked.append(arguments[0])
+        raise UserError("enough")
+
+    monkeypatch.setattr("recoversat.measuring.quality.run.run_evaluation", stop)
+    monkeypatch.setattr("recoversat.measuring.speed.run.bench_text", stop)
+    systems = ["--system", f"a={tmp_path}", "--system", f"b={tmp_path}:repairs=model", *given]
+    runner = CliRunner()
+    runner.invoke(app, ["evaluate", *systems, "--test", "t=x,y", "--out", "out"])
+    runner.invoke(app, ["bench", *systems, "--src", "x", "--out", "out"])
+    runner.invoke(app, ["bench", "--to", "de", "--src", "x", "--out", "out", *given])
+    evaluated, timed, builtin = asked
+    expected = ["none", "none"] if given else [None, "model"]
+    assert [spec.repairs for spec in evaluated.systems] == [spec.repairs for spec in timed] == expected
+    assert {spec.repairs for spec in builtin} == {expected[0]}
