@@ -44,6 +44,11 @@ class DataConfig(Section):
         return [forward, forward[::-1]] if self.both_directions else [forward]
 
     @property
+    def tagged(self) -> bool:
+        """Whether a source begins with a tag that says into which language it is to be translated."""
+        return len({into for _, into in self.directions}) > 1
+
+    @property
     def languages(self) -> str:
         """Name the languages and what is translated: en -> de, or en <-> de."""
         return f"{self.src_lang} {'<->' if self.both_directions else '->'} {self.tgt_lang}"

@@ -172,7 +172,7 @@ def _learn_tokenizer(pairs: TextPairs, total: int, config: DataConfig, held: fro
 
 
 def _tags(config: DataConfig) -> list[str]:
-    return [direction_tag(target) for _, target in config.directions] if config.both_directions else []
+    return [direction_tag(target) for _, target in config.directions] if config.tagged else []
 
 
 def _check_tags(tokenizer: Tokenizer, config: DataConfig) -> None:

@@ -56,7 +56,7 @@ def write_ctranslate2(weights: Weights, config: Config, pieces: Sequence[str], f
 def _notes(config: Config) -> dict[str, Any]:
     decode, data = config.decode, config.data
     notes = {"extra_steps": decode.extra_steps, "length_penalty": decode.length_penalty, "tokenizer": data.tokenizer}
-    return notes | {"directions": [list(pair) for pair in data.directions], "tagged": data.both_directions}
+    return notes | {"directions": [list(pair) for pair in data.directions], "tagged": data.tagged}
 
 
 def _fill_encoder(spec: Any, weights: Weights, config: ModelConfig) -> None:

@@ -96,7 +96,7 @@ class OwnSystem(System):
             settings |= _training(config.train)
         if config.data.tokenizer == "bpe":
             settings["text"] = "tokenised"
-        if config.data.both_directions:
+        if config.data.tagged:
             settings["to"] = self._translator.target
         if self._spec.teacher:
             judge = fingerprint(*sorted(resolve_model(Path(self._spec.teacher)).glob("*.safetensors")))

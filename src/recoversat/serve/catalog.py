@@ -148,10 +148,10 @@ def _load(where: ModelSource, settings: ServeSettings) -> "Translator":
     # Only exported models can bound their decoding; torch's is watched from outside (see worker.py).
     exported = (where.folder / ONNX).is_dir() and settings.device != "cuda"
     bound = settings.worker_memory // _DECODING_SHARE if settings.worker_memory and exported else None
-    both = read_config(where.folder)[0].data.both_directions
+    tagged = read_config(where.folder)[0].data.tagged
     return Translator(
         where.folder,
-        target=where.target if both else None,
+        target=where.target if tagged else None,
         device=settings.device,
         compute_type=cast("ComputeType", settings.compute_type),
         intra_threads=settings.threads,

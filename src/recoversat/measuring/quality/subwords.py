@@ -40,7 +40,7 @@ class Subwords:
         """Read a test set with everything that can be counted in it."""
         encode = self._encode if self.tokenizer else None
         test_set = read_test_set(spec.name, spec.sources, spec.references, encode)
-        if self.data and self.data.both_directions:
+        if self.data and self.data.tagged:
             texts = [text for _, text in directed(test_set.sources, self.data, self.data.tgt_lang)]
             test_set = replace(test_set, source_tokens=[self._encode(text) for text in texts])
         if not self.is_split_text:
