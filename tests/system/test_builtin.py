@@ -11,7 +11,7 @@ import pytest
 
 from recoversat.files.builtin import ASSETS, builtin_model, builtin_models
 from recoversat.measuring.quality.metrics import corpus_bleu
-from recoversat.serve.catalog import model_sources
+from recoversat.serve.work.catalog import model_sources
 from recoversat.text.loops import most_repeats
 from recoversat.translator import Translator
 

@@ -18,8 +18,8 @@ import pytest
 from libretranslatepy import LibreTranslateAPI
 
 from recoversat.errors import UserError
+from recoversat.serve.process.supervisor import serve
 from recoversat.serve.settings import ServeSettings
-from recoversat.serve.supervisor import serve
 from recoversat.translator import Translator
 
 from .serving import Running, sentence, serving, write_random_model
@@ -186,7 +186,9 @@ def test_models_that_do_not_fit_into_the_memory_are_refused(folder: Path) -> Non
 
 
 def test_serving_needs_no_torch() -> None:
-    code = "import sys, recoversat.serve.app, recoversat.serve.supervisor; sys.exit('torch' in sys.modules)"
+    code = (
+        "import sys, recoversat.serve.http.app, recoversat.serve.process.supervisor; sys.exit('torch' in sys.modules)"
+    )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 

@@ -12,7 +12,7 @@ import pytest
 import uvicorn
 from playwright.sync_api import Browser, Page, expect, sync_playwright
 
-from recoversat.serve.app import create_app
+from recoversat.serve.http.app import create_app
 from recoversat.serve.service import Service, make_service
 from recoversat.serve.settings import ServeSettings
 from tests.unit.serve.fake_translator import fake_model

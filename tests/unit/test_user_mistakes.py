@@ -13,8 +13,8 @@ from recoversat.engines.device_names import check_device
 from recoversat.errors import UserError
 from recoversat.files.storage import write_text
 from recoversat.measuring.quality.metrics import check_tokenizer
-from recoversat.serve.api_keys import read_api_keys
-from recoversat.serve.catalog import parse_model
+from recoversat.serve.http.api_keys import read_api_keys
+from recoversat.serve.work.catalog import parse_model
 
 
 @pytest.fixture(scope="module")

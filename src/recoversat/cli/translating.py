@@ -196,7 +196,7 @@ def serve(
         timeout=timeout, api_keys=api_keys, rate_limit=rate_limit, trusted_proxy=trusted_proxy, log_text=log_text,
     )  # fmt: skip
     try:
-        from recoversat.serve.supervisor import serve
+        from recoversat.serve.process.supervisor import serve
     except ImportError as error:
         raise UserError(f"{error.name} is missing: pip install 'recoversat[serve]'") from None
     serve(settings)

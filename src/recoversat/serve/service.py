@@ -5,15 +5,15 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from recoversat.serve.api_keys import ApiKey, find_api_key, read_api_keys
-from recoversat.serve.batching import Batcher, BatchLimits
-from recoversat.serve.catalog import Catalog, ServedModel, load_models, model_sources
-from recoversat.serve.languages import Detected, LanguageDetector
-from recoversat.serve.metrics import Metrics
-from recoversat.serve.rate_limit import RateLimiter, caller_of
-from recoversat.serve.refusals import RefusalError
+from recoversat.serve.http.api_keys import ApiKey, find_api_key, read_api_keys
+from recoversat.serve.http.rate_limit import RateLimiter, caller_of
+from recoversat.serve.http.refusals import RefusalError
+from recoversat.serve.process.metrics import Metrics
 from recoversat.serve.settings import ServeSettings
-from recoversat.serve.translating import Manner, Outcome, Task, translate_tasks
+from recoversat.serve.work.batching import Batcher, BatchLimits
+from recoversat.serve.work.catalog import Catalog, ServedModel, load_models, model_sources
+from recoversat.serve.work.languages import Detected, LanguageDetector
+from recoversat.serve.work.translating import Manner, Outcome, Task, translate_tasks
 
 log = logging.getLogger("recoversat.serve")
 

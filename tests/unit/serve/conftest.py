@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from starlette.testclient import TestClient
 
-from recoversat.serve.app import create_app
+from recoversat.serve.http.app import create_app
 from recoversat.serve.service import Service, make_service
 from recoversat.serve.settings import ServeSettings
 from tests.unit.serve.fake_translator import FakeTranslator, MakeClient, fake_model

@@ -15,7 +15,7 @@ from starlette.testclient import TestClient
 
 from recoversat.config import Config
 from recoversat.inference.translation import Segment, Translation
-from recoversat.serve.catalog import ServedModel, serve_model
+from recoversat.serve.work.catalog import ServedModel, serve_model
 from recoversat.text.alignment import Part, Range
 from recoversat.text.tokenizer import BpeTokenizer
 from recoversat.vocab import SPECIAL_PIECES

@@ -6,8 +6,8 @@ import pytest
 
 from recoversat.errors import UserError
 from recoversat.files.model_folder import write_description
-from recoversat.serve.catalog import Catalog, ModelSource, model_sources, parse_model
-from recoversat.serve.languages import LanguageDetector, language_name
+from recoversat.serve.work.catalog import Catalog, ModelSource, model_sources, parse_model
+from recoversat.serve.work.languages import LanguageDetector, language_name
 from tests.unit.serve.fake_translator import FakeTranslator, fake_model
 
 
@@ -36,9 +36,9 @@ def test_a_model_of_both_directions_is_served_in_both(tmp_path: Path) -> None:
 
 
 def test_without_models_the_built_in_ones_are_served(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("recoversat.serve.catalog.builtin_models", lambda: [folder])
+    monkeypatch.setattr("recoversat.serve.work.catalog.builtin_models", lambda: [folder])
     assert model_sources([]) == [ModelSource("en", "de", folder)]
-    monkeypatch.setattr("recoversat.serve.catalog.builtin_models", list)
+    monkeypatch.setattr("recoversat.serve.work.catalog.builtin_models", list)
     with pytest.raises(UserError, match="add --model en-de=FOLDER"):
         model_sources([])
 

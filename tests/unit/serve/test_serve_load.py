@@ -12,9 +12,9 @@ from starlette.testclient import TestClient
 
 from recoversat.cli.byte_sizes import parse_size
 from recoversat.errors import UserError
-from recoversat.serve.api_keys import find_api_key, read_api_keys
-from recoversat.serve.batching import Batcher, BatchLimits, ClosedError, QueueFullError
-from recoversat.serve.rate_limit import RateLimiter
+from recoversat.serve.http.api_keys import find_api_key, read_api_keys
+from recoversat.serve.http.rate_limit import RateLimiter
+from recoversat.serve.work.batching import Batcher, BatchLimits, ClosedError, QueueFullError
 from tests.unit.serve.fake_translator import MakeClient
 
 EN_DE = {"source": "en", "target": "de"}

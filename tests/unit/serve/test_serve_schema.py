@@ -5,7 +5,7 @@ from hypothesis import HealthCheck, settings
 from schemathesis import Case
 from schemathesis.checks import positive_data_acceptance
 
-from recoversat.serve.app import create_app
+from recoversat.serve.http.app import create_app
 from recoversat.serve.service import make_service
 from recoversat.serve.settings import ServeSettings
 from tests.unit.serve.fake_translator import fake_model

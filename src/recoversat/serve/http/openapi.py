@@ -6,7 +6,7 @@ from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 
 from recoversat import __version__
-from recoversat.serve.messages import DetectRequest, TranslateRequest
+from recoversat.serve.http.messages import DetectRequest, TranslateRequest
 from recoversat.serve.service import Service
 
 _REF = "#/components/schemas/{model}"

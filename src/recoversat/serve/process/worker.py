@@ -10,7 +10,7 @@ from types import FrameType
 import uvicorn
 
 from recoversat.errors import UserError
-from recoversat.serve.memory import resident_bytes
+from recoversat.serve.process.memory import resident_bytes
 from recoversat.serve.service import Service, open_service
 from recoversat.serve.settings import ServeSettings
 
@@ -63,7 +63,7 @@ class Worker(uvicorn.Server):
 
 def run_worker(settings: ServeSettings, sock: socket.socket, parent: Connection) -> None:
     """Load everything and serve until told to stop; what prevents it is told to the supervisor."""
-    from recoversat.serve.app import create_app
+    from recoversat.serve.http.app import create_app
 
     start_logging()
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches us too; the supervisor decides what follows

@@ -7,7 +7,7 @@ import traceback
 from starlette.responses import JSONResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from recoversat.serve.refusals import RefusalError, shutting_down, too_busy
+from recoversat.serve.http.refusals import RefusalError, shutting_down, too_busy
 from recoversat.serve.service import Service
 
 log = logging.getLogger("recoversat.serve")

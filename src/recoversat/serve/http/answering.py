@@ -10,12 +10,12 @@ from fastapi import Request
 
 from recoversat.errors import UserError
 from recoversat.inference.translation import Segment, Translation
-from recoversat.serve.batching import ClosedError, QueueFullError
-from recoversat.serve.languages import Detected, language_name
-from recoversat.serve.messages import TranslateRequest
-from recoversat.serve.refusals import RefusalError, client_left, shutting_down, too_busy, too_much, unsupported
+from recoversat.serve.http.messages import TranslateRequest
+from recoversat.serve.http.refusals import RefusalError, client_left, shutting_down, too_busy, too_much, unsupported
 from recoversat.serve.service import Service
-from recoversat.serve.translating import ForcedToken, Manner, Outcome, Task
+from recoversat.serve.work.batching import ClosedError, QueueFullError
+from recoversat.serve.work.languages import Detected, language_name
+from recoversat.serve.work.translating import ForcedToken, Manner, Outcome, Task
 from recoversat.text.directions import known_language
 from recoversat.vocab import DEL, EOS, SPECIAL_PIECES
 

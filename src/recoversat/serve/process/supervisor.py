@@ -18,10 +18,10 @@ from typing import cast
 
 from recoversat.engines.loading import ComputeType, EngineOptions
 from recoversat.errors import UserError
-from recoversat.serve.api_keys import read_api_keys
-from recoversat.serve.catalog import model_sources
+from recoversat.serve.http.api_keys import read_api_keys
+from recoversat.serve.process.worker import READY, run_worker, start_logging
 from recoversat.serve.settings import ServeSettings
-from recoversat.serve.worker import READY, run_worker, start_logging
+from recoversat.serve.work.catalog import model_sources
 
 log = logging.getLogger("recoversat.serve")
 

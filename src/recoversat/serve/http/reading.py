@@ -10,8 +10,8 @@ from starlette.datastructures import FormData, QueryParams
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 
-from recoversat.serve.messages import DetectRequest, TranslateRequest
-from recoversat.serve.refusals import RefusalError, client_left, missing, too_much
+from recoversat.serve.http.messages import DetectRequest, TranslateRequest
+from recoversat.serve.http.refusals import RefusalError, client_left, missing, too_much
 
 M = TypeVar("M", bound=BaseModel)
 

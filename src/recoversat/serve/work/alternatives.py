@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from recoversat.decoding.segmentwise import Forced
 from recoversat.inference.translation import Translation
-from recoversat.serve.catalog import ServedModel
+from recoversat.serve.work.catalog import ServedModel
 from recoversat.text.numbers import wrong_numbers
 from recoversat.vocab import NEVER_EMITTED
 

@@ -9,8 +9,8 @@ from functools import partial
 from recoversat.decoding.segmentwise import Forced
 from recoversat.errors import UserError
 from recoversat.inference.translation import Translation
-from recoversat.serve.alternatives import other_translations
-from recoversat.serve.catalog import ServedModel
+from recoversat.serve.work.alternatives import other_translations
+from recoversat.serve.work.catalog import ServedModel
 from recoversat.text.document import TranslatedDocument, translate_documents
 from recoversat.vocab import DEL, NEVER_EMITTED
 

@@ -11,15 +11,15 @@ from starlette.responses import JSONResponse
 from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp
 
-from recoversat.serve import messages
-from recoversat.serve.answering import answer, check_size, plan, translate_all
-from recoversat.serve.gate import Gate, refused
-from recoversat.serve.languages import language_name
-from recoversat.serve.metrics import CONTENT_TYPE
-from recoversat.serve.openapi import describe
-from recoversat.serve.reading import parse_detect, parse_translate, read_fields
-from recoversat.serve.refusals import RefusalError
+from recoversat.serve.http import messages
+from recoversat.serve.http.answering import answer, check_size, plan, translate_all
+from recoversat.serve.http.gate import Gate, refused
+from recoversat.serve.http.openapi import describe
+from recoversat.serve.http.reading import parse_detect, parse_translate, read_fields
+from recoversat.serve.http.refusals import RefusalError
+from recoversat.serve.process.metrics import CONTENT_TYPE
 from recoversat.serve.service import Service
+from recoversat.serve.work.languages import language_name
 
 PAGE = Path(__file__).parent / "page"
 _REFUSALS: dict[int | str, dict[str, Any]] = {
