@@ -2,11 +2,11 @@
 
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
-from recoversat.cli.app import Device, From, Model, Segments, To, app
+from recoversat.cli.app import Device, From, Model, Segments, To, app, parse_bytes
 from recoversat.cli.pairs import optional_pairs
 from recoversat.errors import UserError
 
@@ -61,11 +61,16 @@ def translate(
     compute_type: Annotated[str, typer.Option(help="int8, float32; on a GPU float16, bfloat16, float32.")] = "default",
     threads: Annotated[int, typer.Option(min=0, help="Processor cores used; 0 = all.")] = 0,
     max_memory: Annotated[
-        str | None, typer.Option(help="Of an exported model: bound beside weights, e.g. 500M.", show_default=False)
-    ] = None,
+        Any,
+        typer.Option(
+            parser=parse_bytes,
+            metavar="SIZE",
+            help="Of an exported model: bound beside weights, e.g. 500M.",
+            show_default=False,
+        ),
+    ] = None,  # fmt: skip
 ) -> None:
     """Translate text line by line: one line out for each line in."""
-    from recoversat.cli.byte_sizes import parse_size
     from recoversat.pipeline.translate_files import translate_lines, translate_whole
     from recoversat.show.files import Inspection, show_lines
     from recoversat.translator import Translator
@@ -75,7 +80,7 @@ def translate(
         raise UserError(f"--trace and --out are both {out}: name two files")
     translator = Translator(
         model, source=source, target=target, device=device, compute_type=compute_type, intra_threads=threads,  # type: ignore[arg-type]
-        max_memory=parse_size(max_memory) if max_memory else None,
+        max_memory=max_memory,
     )  # fmt: skip
     if teacher:
         translator.judged_by(teacher, lengths, device)
@@ -167,7 +172,9 @@ def serve(
     port: Annotated[int, typer.Option(help="Port to listen on.", min=0, max=65535)] = 5000,
     workers: Annotated[int, typer.Option(help="Processes; each loads the models.", min=1)] = 1,
     threads: Annotated[int, typer.Option(help="Processor cores a worker decodes with.", min=1)] = 1,
-    max_memory: Annotated[str | None, typer.Option(help="For all workers, e.g. 2G.", show_default=False)] = None,
+    max_memory: Annotated[
+        Any, typer.Option(parser=parse_bytes, metavar="SIZE", help="For all workers, e.g. 2G.", show_default=False)
+    ] = None,
     batch_size: Annotated[int, typer.Option(help="Texts translated together; 1 = each alone.", min=1)] = 32,
     batch_window: Annotated[float, typer.Option(help="Milliseconds a request waits for company.", min=0)] = 4.0,
     queue_size: Annotated[int, typer.Option(help="Texts waiting in a worker before 503.", min=1)] = 512,
@@ -186,12 +193,11 @@ def serve(
     compute_type: Annotated[str, typer.Option(help="int8, float32; on a GPU float16, bfloat16, float32.")] = "default",
 ) -> None:
     """Serve translations over HTTP, as LibreTranslate does, with a page that shows the decoding."""
-    from recoversat.cli.byte_sizes import parse_size
     from recoversat.serve.settings import ServeSettings
 
     settings = ServeSettings(
         models=tuple(model or ()), host=host, port=port, workers=workers, threads=threads, device=device,
-        compute_type=compute_type, max_memory=parse_size(max_memory) if max_memory else None, batch_size=batch_size,
+        compute_type=compute_type, max_memory=max_memory, batch_size=batch_size,
         batch_window=batch_window / 1000, queue_size=queue_size, char_limit=char_limit, text_limit=text_limit,
         timeout=timeout, api_keys=api_keys, rate_limit=rate_limit, trusted_proxy=trusted_proxy, log_text=log_text,
     )  # fmt: skip

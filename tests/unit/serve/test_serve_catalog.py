@@ -1,12 +1,14 @@
 """Which model translates which pair, and what is known of the languages."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from recoversat.errors import UserError
 from recoversat.files.model_folder import write_description
-from recoversat.serve.work.catalog import Catalog, ModelSource, model_sources, parse_model
+from recoversat.serve.settings import ServeSettings
+from recoversat.serve.work.catalog import Catalog, ModelSource, load_models, model_sources, parse_model
 from recoversat.serve.work.languages import LanguageDetector, language_name
 from tests.unit.serve.fake_translator import FakeTranslator, fake_model
 
@@ -80,3 +82,19 @@ def test_a_folder_may_have_an_equals_sign_in_its_name(tmp_path: Path) -> None:
     write_description(run, fake.config, fake.tokenizer, {})
     assert parse_model(str(run)) == [ModelSource("en", "de", run)]
     assert parse_model(f"fr-it={run}") == [ModelSource("fr", "it", run)]
+
+
+@pytest.mark.parametrize(("device", "bounded"), [("cpu", True), ("auto", True), ("cuda", False), ("cuda:1", False)])
+def test_only_what_runs_on_the_cpu_is_bounded_while_it_decodes(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, device: str, bounded: bool
+) -> None:
+    (folder / "onnx").mkdir()  # beside torch weights, which a GPU takes and which cannot be bounded
+    given: dict[str, Any] = {}
+
+    def load(folder: Path, **options: Any) -> FakeTranslator:
+        given.update(options)
+        return FakeTranslator()
+
+    monkeypatch.setattr("recoversat.translator.Translator", load)
+    load_models([ModelSource("en", "de", folder)], ServeSettings(device=device, max_memory=1 << 30))
+    assert (given["max_memory"] is not None) is bounded

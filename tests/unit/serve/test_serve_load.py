@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 from starlette.testclient import TestClient
 
-from recoversat.cli.byte_sizes import parse_size
 from recoversat.errors import UserError
 from recoversat.serve.http.api_keys import find_api_key, read_api_keys
 from recoversat.serve.http.rate_limit import RateLimiter
@@ -223,12 +222,6 @@ def test_a_bad_file_of_keys_is_refused(tmp_path: Path, text: str) -> None:
     path.write_text(text)
     with pytest.raises(UserError, match="keys"):
         read_api_keys(path)
-
-
-def test_sizes() -> None:
-    assert parse_size("2G") == 2 << 30
-    with pytest.raises(UserError, match="512M"):
-        parse_size("much")
 
 
 def test_batches_keep_the_oldest_first_and_stay_within_their_size() -> None:

@@ -144,7 +144,7 @@ def _load(where: ModelSource, settings: ServeSettings) -> "Translator":
     from recoversat.translator import Translator
 
     # Only exported models can bound their decoding; torch's is watched from outside (see worker.py).
-    exported = (where.folder / ONNX).is_dir() and settings.device != "cuda"
+    exported = (where.folder / ONNX).is_dir() and settings.device in ("auto", "cpu")
     bound = settings.worker_memory // _DECODING_SHARE if settings.worker_memory and exported else None
     both = read_config(where.folder)[0].data.both_directions
     return Translator(
