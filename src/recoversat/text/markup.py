@@ -16,13 +16,13 @@ _TOKEN = re.compile(
     r"""
       (?P<comment> <!--(?:-?>|.*?(?:--!?>|\Z)) )
     | (?P<other> <!\[CDATA\[.*?(?:\]\]>|\Z) | <[!?][^>]*(?:>|\Z) )
-    | (?P<tag> <(?P<slash>/?)(?P<name>[A-Za-z][^\s/<>]*)
+    | (?P<tag> <(?P<slash>/?)(?P<name>[A-Za-z][^\s/>]{0,100}+)
         (?P<attributes>(?: [^<>"'=]++ | =\s*+(?:"[^"]*+"|'[^']*+'|[^\s"'<>][^\s<>]*+)? | ["'] )*+) > )
     """,
     re.VERBOSE | re.DOTALL,
 )
-_ATTRIBUTE = re.compile(r"""([^\s=>"'/]+)\s*=\s*("[^"]*"|'[^']*'|[^\s>]+)""")
-_ENTITY = re.compile(r"&(?:#[0-9]+|#[xX][0-9a-fA-F]+|[A-Za-z][A-Za-z0-9]*);?|.", re.DOTALL)
+_ATTRIBUTE = re.compile(r"""([^\s=>"'/]++)(?:\s*+=\s*+("[^"]*+"|'[^']*+'|[^\s>]++))?""")
+_ENTITY = re.compile(r"&(?:#[0-9]{1,64}+|#[xX][0-9a-fA-F]{1,64}+|[A-Za-z][A-Za-z0-9]{0,64}+);?|.", re.DOTALL)
 _BREAKS = "\n\r\t\v\f\x1c\x1d\x1e\x85\u2028\u2029"  # in HTML as good as a space
 _FIRST_SLOT, _FIRST_PICTURE, _LAST_SLOT = 0xF0000, 0xF8000, 0xFFFFD
 
