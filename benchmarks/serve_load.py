@@ -23,6 +23,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import psutil
+
 MOST_SECONDS, MOST_REQUESTS, MOST_CLIENTS = 600, 200_000, 1000
 
 
@@ -98,14 +100,12 @@ class Server:
 
     def workers(self) -> list[int]:
         """List the processes that serve."""
-        pid = self.process.pid
-        children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
-        return [int(child) for child in children if b"spawn_main" in Path(f"/proc/{child}/cmdline").read_bytes()]
+        children = psutil.Process(self.process.pid).children()
+        return [child.pid for child in children if "spawn_main" in " ".join(child.cmdline())]
 
     def resident(self) -> int:
         """Add up the memory of all workers, in bytes."""
-        pages = [int(Path(f"/proc/{pid}/statm").read_text().split()[1]) for pid in self.workers()]
-        return sum(pages) * os.sysconf("SC_PAGE_SIZE")
+        return sum(psutil.Process(pid).memory_info().rss for pid in self.workers())
 
     def batches(self) -> tuple[float, float]:
         """Ask how many texts were translated, and in how many batches."""

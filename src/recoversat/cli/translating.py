@@ -68,7 +68,7 @@ def translate(
             help="Of an exported model: bound beside weights, e.g. 500M.",
             show_default=False,
         ),
-    ] = None,  # fmt: skip
+    ] = None,
 ) -> None:
     """Translate text line by line: one line out for each line in."""
     from recoversat.pipeline.translate_files import translate_lines, translate_whole
@@ -177,16 +177,29 @@ def serve(
     ] = None,
     batch_size: Annotated[int, typer.Option(help="Texts translated together; 1 = each alone.", min=1)] = 32,
     batch_window: Annotated[float, typer.Option(help="Milliseconds a request waits for company.", min=0)] = 4.0,
-    queue_size: Annotated[int, typer.Option(help="Texts waiting in a worker before 503.", min=1)] = 512,
-    char_limit: Annotated[int, typer.Option(help="Characters a request.", min=1)] = 10_000,
+    queue_size: Annotated[int, typer.Option(help="Texts waiting before 503.", min=1)] = 512,
+    char_limit: Annotated[int, typer.Option(help="Characters a text.", min=1)] = 10_000,
     text_limit: Annotated[int, typer.Option(help="Texts a request.", min=1)] = 100,
+    piece_limit: Annotated[
+        int, typer.Option(help="Pieces to be written for a text, alternatives included.", min=1)
+    ] = 20_000,
     timeout: Annotated[float, typer.Option(help="Seconds after which a request is given up.", min=0.001)] = 30.0,
+    hang_timeout: Annotated[
+        float, typer.Option(help="Seconds without a step after which a worker is killed.", min=0.1)
+    ] = 20.0,
+    max_connections: Annotated[int, typer.Option(help="Open at a time; half of them for one address.", min=1)] = 1000,
     api_keys: Annotated[Path | None, typer.Option(help="File of API keys, one a line.", show_default=False)] = None,
     rate_limit: Annotated[
         int | None, typer.Option(help="Requests a minute for each key or address.", min=1, show_default=False)
     ] = None,
     trusted_proxy: Annotated[
         str | None, typer.Option(help="Proxy whose X-Forwarded-For is believed.", show_default=False)
+    ] = None,
+    metrics_token: Annotated[
+        str | None, typer.Option(help="Who asks for /metrics must send it.", show_default=False)
+    ] = None,
+    suggestions: Annotated[
+        Path | None, typer.Option(help="Take /suggest; write JSON lines here.", show_default=False)
     ] = None,
     log_text: Annotated[bool, typer.Option("--log-text", help="Write users' texts to the log.")] = False,
     device: Device = "cpu",
@@ -197,12 +210,13 @@ def serve(
 
     settings = ServeSettings(
         models=tuple(model or ()), host=host, port=port, workers=workers, threads=threads, device=device,
-        compute_type=compute_type, max_memory=max_memory, batch_size=batch_size,
-        batch_window=batch_window / 1000, queue_size=queue_size, char_limit=char_limit, text_limit=text_limit,
-        timeout=timeout, api_keys=api_keys, rate_limit=rate_limit, trusted_proxy=trusted_proxy, log_text=log_text,
+        compute_type=compute_type, max_memory=max_memory, batch_size=batch_size, batch_window=batch_window / 1000,
+        queue_size=queue_size, char_limit=char_limit, text_limit=text_limit, piece_limit=piece_limit, timeout=timeout,
+        hang_timeout=hang_timeout, max_connections=max_connections, api_keys=api_keys, rate_limit=rate_limit,
+        trusted_proxy=trusted_proxy, metrics_token=metrics_token, suggestions=suggestions, log_text=log_text,
     )  # fmt: skip
     try:
-        from recoversat.serve.process.supervisor import serve
+        from recoversat.serve.process.server import serve
     except ImportError as error:
         raise UserError(f"{error.name} is missing: pip install 'recoversat[serve]'") from None
     serve(settings)

@@ -10,6 +10,7 @@ from recoversat.decoding.beam import beam_search
 from recoversat.decoding.oneshot import Score, Writer, decode_lengths, decode_once
 from recoversat.decoding.segmentwise import Decoded, Forced, decode_segments, max_steps
 from recoversat.decoding.stepping import Ints
+from recoversat.decoding.stopping import between_steps
 from recoversat.engines.engine import BoundedEngine, Engine, OneShotEngine, WholeDecoder
 from recoversat.errors import UserError
 from recoversat.inference.request import Wish
@@ -30,6 +31,7 @@ class BatchDecoder:
     ) -> Iterator[tuple[int, Decoded]]:
         """Decode all sources that have a length; yields each with its number, batch by batch."""
         for batch in self.batches(lengths, k, wish.beam, wish.batch_size):
+            between_steps()  # an engine that decodes whole sentences is stopped here at least
             batch_forced = [forced[i] for i in batch] if forced else None
             yield from zip(batch, self._decode([sources[i] for i in batch], k[batch], wish, batch_forced), strict=True)
 

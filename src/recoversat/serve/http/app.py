@@ -1,5 +1,6 @@
 """The HTTP app: one small function an address."""
 
+import hmac
 import json
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ from recoversat.serve.http import messages
 from recoversat.serve.http.answering import answer, check_size, plan, translate_all
 from recoversat.serve.http.gate import Gate, refused
 from recoversat.serve.http.openapi import describe
-from recoversat.serve.http.reading import parse_detect, parse_translate, read_fields
+from recoversat.serve.http.reading import parse_detect, parse_suggest, parse_translate, read_fields
 from recoversat.serve.http.refusals import RefusalError
 from recoversat.serve.process.metrics import CONTENT_TYPE
 from recoversat.serve.service import Service
@@ -34,7 +35,8 @@ _BUSY: dict[int | str, dict[str, Any]] = {503: _REFUSALS[503]}
 
 def create_app(service: Service) -> ASGIApp:
     """Build the app around a service."""
-    app = FastAPI(title="recoversat", docs_url=None, redoc_url=None, openapi_url=None)
+    # No redirects: one to the same path with a slash would repeat whatever host the client named.
+    app = FastAPI(title="recoversat", docs_url=None, redoc_url=None, openapi_url=None, redirect_slashes=False)
     app.add_exception_handler(HTTPException, _http_error)
     app.add_exception_handler(RefusalError, _refusal)
     app.add_exception_handler(Exception, _internal_error)
@@ -56,10 +58,12 @@ def _add_translation(app: FastAPI, service: Service) -> None:
     )
     async def translate(request: Request) -> Response:
         fields = await read_fields(request, body_limit, service.settings.timeout)
-        service.admit(_api_key(request, fields), _address(request))
+        service.check_key(_api_key(request, fields), _address(request))
         wanted = parse_translate(fields)
+        cost = len(wanted.texts) * (1 + (wanted.alternatives or 0))
+        client = service.admit(_api_key(request, fields), _address(request), cost)
         planned = plan(service, wanted)
-        outcomes = await translate_all(service, request, wanted, planned)
+        outcomes = await translate_all(service, client, request, wanted, planned)
         size = sum(map(len, wanted.texts))
         service.metrics.characters.inc(size)
         request.scope["state"]["note"] = f" {planned.direction} {len(outcomes)} texts {size} characters"
@@ -75,11 +79,25 @@ def _add_translation(app: FastAPI, service: Service) -> None:
     )
     async def detect(request: Request) -> Response:
         fields = await read_fields(request, body_limit, service.settings.timeout)
-        service.admit(_api_key(request, fields), _address(request))
         wanted = parse_detect(fields)
+        service.admit(_api_key(request, fields), _address(request), len(wanted.texts))
         check_size(service, wanted.texts)
         text = "\n".join(wanted.texts)
         return _json([{"confidence": d.confidence, "language": d.language} for d in service.detect(text)])
+
+    if service.settings.suggestions is None:
+        return
+
+    @app.post("/suggest", response_model=messages.SuggestResponse, responses=_REFUSALS, summary="Suggest a better one")
+    async def suggest(request: Request) -> Response:
+        fields = await read_fields(request, body_limit, service.settings.timeout)
+        service.admit(_api_key(request, fields), _address(request))
+        suggestion = parse_suggest(fields)
+        check_size(service, [suggestion.q, suggestion.s])
+        line = json.dumps(suggestion.model_dump(exclude={"api_key"}), ensure_ascii=False)
+        with open(service.settings.suggestions, "a", encoding="utf-8") as file:  # type: ignore[arg-type]
+            file.write(line + "\n")
+        return _json({"success": True})
 
 
 def _add_information(app: FastAPI, service: Service) -> None:
@@ -94,18 +112,28 @@ def _add_information(app: FastAPI, service: Service) -> None:
     async def models() -> Response:
         return _json([_served_pair(service, source, target) for source, target in catalog.pairs])
 
-    @app.get("/health", responses=_BUSY, summary="Whether the server takes requests")
+    @app.get("/livez", responses=_BUSY, summary="Whether the server answers")
+    async def alive() -> dict[str, str]:
+        return {"status": "ok"}
+
+    @app.get("/readyz", responses=_BUSY, include_in_schema=False)
+    @app.get("/health", responses=_BUSY, summary="Whether translating works: some worker is there and gets on")
     async def health() -> dict[str, str]:
         if not service.batcher.is_working:
-            raise RefusalError(503, "The translating thread has died; restart the server")
+            raise RefusalError(503, "No worker translates at the moment; new ones are being started", retry_after=5)
         return {"status": "ok"}
 
     @app.get("/frontend/settings", responses=_BUSY, summary="What a frontend needs to know")
     async def frontend_settings() -> dict[str, Any]:
         return _frontend_settings(service)
 
-    @app.get("/metrics", response_class=PlainTextResponse, responses=_BUSY, summary="Figures for Prometheus")
-    async def metrics() -> Response:
+    @app.get("/metrics", response_class=PlainTextResponse, responses=_REFUSALS, summary="Figures for Prometheus")
+    async def metrics(request: Request) -> Response:
+        token = service.settings.metrics_token
+        if token is None:  # then whoever may translate may look
+            service.check_key(_api_key(request, {}), _address(request))
+        elif not hmac.compare_digest(_api_key(request, {}).encode(), token.encode()):
+            raise RefusalError(403, "Invalid token")
         return Response(service.metrics.exposition(service.batcher.waiting), media_type=CONTENT_TYPE)
 
 
@@ -121,7 +149,7 @@ def _frontend_settings(service: Service) -> dict[str, Any]:
             "source": {"code": source, "name": language_name(source)},
             "target": {"code": target, "name": language_name(target)},
         },
-        "suggestions": False,
+        "suggestions": service.settings.suggestions is not None,
         "supportedFilesFormat": [],
     }
 

@@ -1,76 +1,54 @@
-"""How often each key or address may ask, counted over all workers in one small shared file."""
+"""How often each key or address may ask."""
 
-import fcntl
-import hashlib
 import ipaddress
-import mmap
-import os
-import struct
-import tempfile
 import time
-from pathlib import Path
+from collections import OrderedDict
 
-_SLOT = struct.Struct("<8sd")  # whose it is, and when their allowance is whole again
-_NEAR = 8  # slots that are tried for one caller
 _MINUTE = 60.0
 
 
 class RateLimiter:
     """Allow `rate` requests a minute for each caller, in bursts of that size (the generic cell rate algorithm).
 
-    The table never grows: where it is full, the caller seen longest ago is forgotten. A lock on a file
-    is used because the system takes it back from a worker that is killed.
+    The table never grows over `most` callers: the one seen longest ago is forgotten.
     """
 
-    def __init__(self, path: Path | None = None, slots: int = 16_384) -> None:
-        self._slots = slots
-        self._file = open(path, "r+b" if path.exists() else "w+b") if path else tempfile.TemporaryFile()  # noqa: SIM115
-        if os.fstat(self._file.fileno()).st_size < slots * _SLOT.size:
-            os.ftruncate(self._file.fileno(), slots * _SLOT.size)
-        self._table = mmap.mmap(self._file.fileno(), slots * _SLOT.size)
+    def __init__(self, most: int = 16_384) -> None:
+        self._most = most
+        self._whole_at: OrderedDict[str, float] = OrderedDict()  # when a caller's allowance is whole again
 
-    def wait_time(self, caller: str, rate: int, now: float | None = None) -> float:
-        """Count a request; return 0, or without counting it the seconds until the next one is allowed."""
-        now = time.time() if now is None else now
-        name = hashlib.blake2b(caller.encode("utf-8", "replace"), digest_size=8).digest()
-        fcntl.flock(self._file, fcntl.LOCK_EX)
-        try:
-            at, whole = self._find(name)
-            whole = max(whole, now) + _MINUTE / rate
-            if whole - now > _MINUTE + 1e-6:
-                return whole - now - _MINUTE
-            _SLOT.pack_into(self._table, at, name, whole)
-            return 0.0
-        finally:
-            fcntl.flock(self._file, fcntl.LOCK_UN)
+    def wait_time(self, caller: str, rate: int, cost: int = 1, now: float | None = None) -> float:
+        """Count `cost` requests; return 0, or without counting them the seconds until they are allowed.
 
-    def close(self) -> None:
-        """Give the table back."""
-        self._table.close()
-        self._file.close()
+        What costs more than a minute's allowance takes all of it.
+        """
+        now = time.monotonic() if now is None else now  # a clock that nobody sets back
+        whole = max(self._whole_at.get(caller, now), now) + min(cost, rate) * _MINUTE / rate
+        if whole - now > _MINUTE + 1e-6:
+            return whole - now - _MINUTE
+        self._whole_at[caller] = whole
+        self._whole_at.move_to_end(caller)
+        if len(self._whole_at) > self._most:
+            self._whole_at.popitem(last=False)
+        return 0.0
 
-    def _find(self, name: bytes) -> tuple[int, float]:
-        first = int.from_bytes(name, "little")
-        places = [(first + i) % self._slots * _SLOT.size for i in range(_NEAR)]
-        found = [(place, *_SLOT.unpack_from(self._table, place)) for place in places]
-        for place, owner, whole in found:
-            if owner == name:
-                return place, whole
-        place, _, _ = min(found, key=lambda slot: float(slot[2]))
-        return place, 0.0
+    def is_spent(self, caller: str, rate: int) -> bool:
+        """Say whether a caller would have to wait, without counting anything."""
+        return self._whole_at.get(caller, 0.0) - time.monotonic() > _MINUTE - _MINUTE / rate + 1e-6
 
 
-def caller_of(api_key: str, address: str) -> str:
-    """Name who asks: their key, else their address (of IPv6 the network: one user has many addresses).
+def network_of(address: str) -> str:
+    """Name where a request comes from: of IPv6 the network, since one user has many addresses.
 
-    >>> caller_of("", "10.0.0.7"), caller_of("", "2001:db8::1:2:3:4")
-    ('address 10.0.0.7', 'address 2001:db8::/64')
+    >>> network_of("10.0.0.7"), network_of("::ffff:10.0.0.7"), network_of("2001:db8::1:2:3:4")
+    ('10.0.0.7', '10.0.0.7', '2001:db8::/64')
     """
-    if api_key:
-        return f"key {api_key}"
     try:
         parsed = ipaddress.ip_address(address)
     except ValueError:
-        return f"address {address}"
-    network = ipaddress.ip_network((parsed, 64), strict=False) if parsed.version == 6 else parsed
-    return f"address {network}"
+        return address
+    if isinstance(parsed, ipaddress.IPv4Address):
+        return str(parsed)
+    if parsed.ipv4_mapped:  # so a socket that listens on both kinds names those of the old one
+        return str(parsed.ipv4_mapped)
+    return str(ipaddress.ip_network((parsed, 64), strict=False))

@@ -9,7 +9,7 @@ from functools import partial
 from recoversat.decoding.segmentwise import Forced
 from recoversat.errors import UserError
 from recoversat.inference.translation import Translation
-from recoversat.serve.work.alternatives import other_translations
+from recoversat.serve.work.alternatives import TRIES, other_translations
 from recoversat.serve.work.catalog import ServedModel
 from recoversat.text.document import TranslatedDocument, translate_documents
 from recoversat.vocab import DEL, NEVER_EMITTED
@@ -29,10 +29,11 @@ class ForcedToken:
 
 
 @dataclass(frozen=True)
-class Manner:
-    """How to translate: texts that share it can be translated together."""
+class BatchKey:
+    """What texts must share to be translated together."""
 
-    model: ServedModel
+    source: str
+    target: str
     segments: int | None  # K; None = the model's own, by length where it has learnt several
     html: bool = False
 
@@ -46,6 +47,16 @@ class Task:
     details: bool = False
     trace: int | None = None  # best tokens to show at each position
     forced: tuple[ForcedToken, ...] = ()
+
+    @property
+    def copies(self) -> int:
+        """How many times the text is written at most: once, and for each alternative so many tries."""
+        return 1 + TRIES * self.alternatives
+
+    @property
+    def cost(self) -> int:
+        """What there is to do, before the model's tokenizer has counted: no text has more pieces than bytes."""
+        return len(self.text.encode("utf-8", "replace")) * self.copies
 
     @property
     def plain(self) -> bool:
@@ -76,23 +87,43 @@ class Outcome:
         return mean if math.isfinite(mean) else None
 
 
-def translate_tasks(manner: Manner, tasks: Sequence[Task], batch_size: int, count: Count) -> list[Outcome | Exception]:
+@dataclass(frozen=True)
+class Job:
+    """A model, and within which bounds it is to translate what shares a key."""
+
+    model: ServedModel
+    key: BatchKey
+    batch_size: int
+    piece_limit: int
+    count: Count
+
+
+def translate_tasks(job: Job, tasks: Sequence[Task]) -> list[Outcome | Exception]:
     """Translate tasks: plain ones all together, the others one by one; a failure stays with its own task."""
-    results: list[Outcome | Exception] = [RuntimeError("not translated")] * len(tasks)
-    plain = [i for i, task in enumerate(tasks) if task.plain]
-    for i, outcome in zip(plain, _together(manner, [tasks[i] for i in plain], batch_size, count), strict=True):
+    results: list[Outcome | Exception] = [_over_budget(job, task) or Outcome(task.text) for task in tasks]
+    within = [i for i, result in enumerate(results) if isinstance(result, Outcome)]
+    plain = [i for i in within if tasks[i].plain]
+    for i, outcome in zip(plain, _together(job, [tasks[i] for i in plain]), strict=True):
         results[i] = outcome
-    for i, task in enumerate(tasks):
-        if not task.plain:
-            results[i] = _attempt(partial(_alone, manner, task, batch_size, count))
+    for i in within:
+        if not tasks[i].plain:
+            results[i] = _attempt(partial(_alone, job, tasks[i]))
     return results
 
 
-def _together(manner: Manner, tasks: list[Task], batch_size: int, count: Count) -> list[Outcome | Exception]:
+def _over_budget(job: Job, task: Task) -> UserError | None:
+    """Count the pieces to be written, before the model sees any."""
+    pieces = job.model.n_tokens(task.text) * task.copies if task.cost > job.piece_limit else 0
+    if pieces <= job.piece_limit:
+        return None
+    fewer = " or ask for fewer alternatives" if task.alternatives else ""
+    return UserError(f"{pieces} pieces to be written, at most {job.piece_limit}; shorten the text{fewer}")
+
+
+def _together(job: Job, tasks: list[Task]) -> list[Outcome | Exception]:
     def attempt(group: list[Task]) -> list[Outcome] | Exception:
-        scribe = _Scribe(manner, batch_size, count)
         try:
-            return [_outcome(done) for done in _documents(manner, [task.text for task in group], scribe)]
+            return [_outcome(done) for done in _documents(job, [task.text for task in group], SentenceTranslator(job))]
         except Exception as error:
             return error
 
@@ -104,31 +135,30 @@ def _together(manner: Manner, tasks: list[Task], batch_size: int, count: Count) 
     return [single if isinstance(single, Exception) else single[0] for single in singly]
 
 
-def _alone(manner: Manner, task: Task, batch_size: int, count: Count) -> Outcome:
+def _alone(job: Job, task: Task) -> Outcome:
     n_best = max(task.trace or 0, 2 if task.alternatives else 0)
-    scribe = _Scribe(manner, batch_size, count, n_best, task.forced)
+    sentences = SentenceTranslator(job, n_best, task.forced)
     start = time.perf_counter()
-    document = _documents(manner, [task.text], scribe)[0]
+    document = _documents(job, [task.text], sentences)[0]
     milliseconds = 1000 * (time.perf_counter() - start)
-    if task.forced and max(token.sentence for token in task.forced) >= len(scribe.first):
-        raise UserError(f"forced: this text has {len(scribe.first)} sentences, counted from 0")
-    outcome = replace(_outcome(document), sentences=scribe.first, milliseconds=milliseconds)
+    if task.forced and max(token.sentence for token in task.forced) >= len(sentences.first):
+        raise UserError(f"forced: this text has {len(sentences.first)} sentences, counted from 0")
+    outcome = replace(_outcome(document), sentences=sentences.first, milliseconds=milliseconds)
     if not task.alternatives:
         return outcome
-    others = other_translations(manner.model, scribe.first, scribe.first_forced, task.alternatives, scribe.translate)
-    texts = [_documents(manner, [task.text], partial(others.nth, nth))[0].text for nth in range(task.alternatives)]
+    others = other_translations(
+        job.model, sentences.first, sentences.first_forced, task.alternatives, sentences.translate
+    )
+    texts = [_documents(job, [task.text], partial(others.nth, nth))[0].text for nth in range(task.alternatives)]
     unique = [text for text in dict.fromkeys(texts) if text != outcome.text]
     return replace(outcome, alternatives=unique)
 
 
-class _Scribe:
+class SentenceTranslator:
     """Translate sentences and remember how; what is forced concerns the first call, the sentences themselves."""
 
-    def __init__(
-        self, manner: Manner, batch_size: int, count: Count, n_best: int = 0, forced: Sequence[ForcedToken] = ()
-    ) -> None:
-        self._manner, self._batch_size, self._count, self._n_best = manner, batch_size, count, n_best
-        self._forced = forced
+    def __init__(self, job: Job, n_best: int = 0, forced: Sequence[ForcedToken] = ()) -> None:
+        self._job, self._n_best, self._forced = job, n_best, forced
         self.first: list[Translation] = []
         self.first_forced: list[Forced] = []  # one mapping for each of them
 
@@ -143,45 +173,45 @@ class _Scribe:
     def translate(
         self, sentences: list[str], segments: int | None = None, forced: list[Forced] | None = None
     ) -> list[Translation]:
-        """Translate single lines, in K segments (None: as the manner has it), some tokens forced; it is counted."""
-        translations = self._manner.model.translator.translate(
+        """Translate single lines, in K segments (None: as the key has it), some tokens forced; it is counted."""
+        translations = self._job.model.translator.translate(
             sentences,
-            segments=segments or self._manner.segments,
-            batch_size=self._batch_size,
+            segments=segments or self._job.key.segments,
+            batch_size=self._job.batch_size,
             forced=forced,
             alternatives=self._n_best,
         )
-        self._count(len(sentences), sum(translation.steps for translation in translations))
+        self._job.count(len(sentences), sum(translation.steps for translation in translations))
         return translations
 
     def _forced_ids(self, n_sentences: int) -> list[dict[tuple[int, int], int]]:
         ids: list[dict[tuple[int, int], int]] = [{} for _ in range(n_sentences)]
         for wanted in self._forced:
             if wanted.sentence < n_sentences:
-                token = _token_id(self._manner, wanted)
+                token = _token_id(self._job, wanted)
                 ids[wanted.sentence][wanted.segment, wanted.position] = token
         return ids
 
 
-def _token_id(manner: Manner, wanted: ForcedToken) -> int:
-    index = manner.model.vocabulary.get(wanted.token)
+def _token_id(job: Job, wanted: ForcedToken) -> int:
+    index, k = job.model.vocabulary.get(wanted.token), job.key.segments
     if index is None or index in NEVER_EMITTED:
         raise UserError(f"forced: {wanted.token!r} is no token of this model")
-    assert manner.segments is not None  # whoever forces a token names K
-    if wanted.segment >= manner.segments:
-        raise UserError(f"forced: segment {wanted.segment} of {manner.segments}, counted from 0")
-    if index == DEL and manner.segments == 1:
+    assert k is not None  # whoever forces a token names K
+    if wanted.segment >= k:
+        raise UserError(f"forced: segment {wanted.segment} of {k}, counted from 0")
+    if index == DEL and k == 1:
         raise UserError("forced: the only segment cannot be deleted")
     return index
 
 
-def _documents(manner: Manner, texts: list[str], translate: Translate) -> list[TranslatedDocument]:
-    model = manner.model
+def _documents(job: Job, texts: list[str], translate: Translate) -> list[TranslatedDocument]:
+    model = job.model
     return translate_documents(
         texts,
         translate,
         language=model.source,
-        format="html" if manner.html else "text",
+        format="html" if job.key.html else "text",
         n_tokens=model.n_tokens,
         max_tokens=model.max_tokens,
         locate=model.translator.locate,
