@@ -58,10 +58,10 @@ HEADER = (
 
 
 class Client:
-    """One connection to the server, kept open."""
+    """One connection to the server, kept open; `address` is the one of this machine it comes from."""
 
-    def __init__(self, port: int) -> None:
-        self._port = port
+    def __init__(self, port: int, address: str = "127.0.0.1") -> None:
+        self._port, self._address = port, address
         self._reader: asyncio.StreamReader | None = None
         self._writer: asyncio.StreamWriter | None = None
 
@@ -69,7 +69,9 @@ class Client:
         """Send JSON, read the answer; a broken connection raises and is opened anew next time."""
         try:
             if self._writer is None:
-                self._reader, self._writer = await asyncio.open_connection("127.0.0.1", self._port)
+                self._reader, self._writer = await asyncio.open_connection(
+                    "127.0.0.1", self._port, local_addr=(self._address, 0)
+                )
             body = json.dumps(fields).encode()
             head = f"POST {path} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
             self._writer.write(f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body)

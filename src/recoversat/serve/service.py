@@ -13,7 +13,7 @@ from recoversat.serve.work.catalog import Catalog, OfferedModel
 from recoversat.serve.work.languages import Detected, LanguageDetector
 from recoversat.serve.work.translating import BatchKey, Outcome, Task
 
-BATCH_COST = 2_000  # bytes in one batch: a short text need not wait for a whole book
+BATCH_COST = 1_000  # bytes in one batch: a short text need not wait for a whole book
 WRONG_KEYS = 10  # a minute, for each address
 _DETECTED = 1000  # characters: the beginning tells enough
 

@@ -98,6 +98,8 @@ class Block:
 
     def without_pictures(self, start: int, end: int) -> tuple[int, int]:
         """Leave pictures at the ends of a sentence outside it: there they stay."""
+        if not self.markup:
+            return start, end
         while start < end and _is_beside(self.text[start]):
             start += 1
         while start < end and _is_beside(self.text[end - 1]):
