@@ -87,6 +87,23 @@ def test_half_sent_headers_keep_nobody_out(folder: Path, tmp_path: Path) -> None
             connection.close()
 
 
+def test_who_does_not_read_is_cut_off(folder: Path, tmp_path: Path) -> None:
+    with serving(folder, tmp_path / "log", "--timeout", "1") as server, socket.socket() as client:
+        client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        client.connect(("127.0.0.1", port(server)))
+        client.setblocking(False)
+        client.send(b"GET /spec HTTP/1.1\r\nHost: x\r\n\r\n" * 2000)  # more than any buffer on the way can hold
+        mine = client.getsockname()[1]
+
+        def is_open() -> bool:
+            connections = psutil.Process(server.process.pid).net_connections("tcp")
+            return any(connection.raddr and connection.raddr.port == mine for connection in connections)
+
+        until(is_open)
+        until(lambda: not is_open())
+        assert server.post("/translate", q="alpha", **EN_DE)["translatedText"]
+
+
 def test_a_worker_that_hangs_is_replaced_and_its_work_done(folder: Path, tmp_path: Path) -> None:
     with serving(folder, tmp_path / "log", "--hang-timeout", "2") as server, ThreadPoolExecutor(1) as pool:
         (stuck,) = server.workers()

@@ -31,6 +31,7 @@ def limited_connections(settings: ServeSettings) -> type[H11Protocol]:
         _address = ""
         _awaited: Any = None  # which state of h11 a client is to leave in time
         _timer: asyncio.TimerHandle | None = None
+        _unread: asyncio.TimerHandle | None = None  # runs while a client does not read its answer
 
         def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
             super().connection_made(transport)
@@ -41,7 +42,6 @@ def limited_connections(settings: ServeSettings) -> type[H11Protocol]:
             if open_by_address.total() > most or open_by_address[self._address] > allowed:
                 transport.write(_REFUSAL)
                 transport.close()
-                self._abort_later()
             else:
                 self._wait_for_client()
 
@@ -51,6 +51,7 @@ def limited_connections(settings: ServeSettings) -> type[H11Protocol]:
             if not open_by_address[self._address]:
                 del open_by_address[self._address]
             self._cancel_timer()
+            self.resume_writing()
 
         def data_received(self, data: bytes) -> None:
             super().data_received(data)
@@ -60,9 +61,15 @@ def limited_connections(settings: ServeSettings) -> type[H11Protocol]:
             super().on_response_complete()
             self._wait_for_client()
 
-        def timeout_keep_alive_handler(self) -> None:
-            super().timeout_keep_alive_handler()
-            self._abort_later()  # closing waits for an answer to be read
+        def pause_writing(self) -> None:
+            super().pause_writing()
+            self._unread = self.loop.call_later(settings.timeout, self.transport.abort)
+
+        def resume_writing(self) -> None:
+            super().resume_writing()
+            if self._unread:
+                self._unread.cancel()
+                self._unread = None
 
         def _wait_for_client(self) -> None:
             """Give the client so long for the headers, then for the body; a byte now and then gains it nothing."""
@@ -75,10 +82,6 @@ def limited_connections(settings: ServeSettings) -> type[H11Protocol]:
                 self._timer = self.loop.call_later(settings.header_timeout, self.transport.abort)
             elif state is h11.SEND_BODY:
                 self._timer = self.loop.call_later(settings.timeout + 1, self.transport.abort)
-
-        def _abort_later(self) -> None:
-            self._cancel_timer()
-            self._timer = self.loop.call_later(settings.header_timeout, self.transport.abort)
 
         def _cancel_timer(self) -> None:
             if self._timer:

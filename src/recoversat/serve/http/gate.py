@@ -1,6 +1,5 @@
 """What happens around every request: headers, figures, a line in the log, and errors as JSON."""
 
-import asyncio
 import logging
 import time
 
@@ -54,8 +53,7 @@ class Gate:
                 message["headers"] = [*message.get("headers", []), *_HEADERS]
                 if self._service.draining and (b"connection", b"close") not in message["headers"]:
                     message["headers"].append((b"connection", b"close"))
-            async with asyncio.timeout(self._service.settings.timeout):  # who does not read does not hold on to us
-                await send(message)
+            await send(message)
 
         metrics = self._service.metrics
         metrics.running.inc()
