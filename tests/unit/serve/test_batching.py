@@ -83,6 +83,18 @@ def test_batches_keep_the_oldest_first_and_stay_within_their_cost() -> None:
     assert [str(result) for result in results] == ["50", "600", "7", "", "80", "10"]
 
 
+def test_a_batch_costs_no_more_than_it_may() -> None:
+    worker = Doing(same)
+
+    async def main() -> None:
+        batcher = Batcher([worker], BatchLimits(jobs=8, cost=100, window=0.05))
+        await results_of(batcher.submit("me", "a", [(40, 40), (50, 50), (45, 45), (500, 500)]))
+        batcher.close()
+
+    asyncio.run(main())
+    assert worker.seen == [[40, 45], [50], [500]]
+
+
 def test_a_lost_result_is_an_error_and_not_a_hanging_request() -> None:
     async def main() -> None:
         batcher = Batcher([Doing(lambda group, tasks: [1])], BatchLimits(window=0.05))
@@ -170,6 +182,28 @@ def test_what_a_lost_worker_held_is_done_by_another_each_alone() -> None:
     assert isinstance(results[1], WorkerLostError)
     assert worker.seen[0] == [5, 7, 9]
     assert sorted(worker.seen[1:]) == [[5], [7], [9]]
+
+
+def test_what_was_lost_once_keeps_no_company() -> None:
+    def dies_once(group: str, tasks: list[int]) -> list[int]:
+        if len(worker.seen) == 1:
+            raise WorkerLostError("gone")
+        return tasks
+
+    worker = Doing(dies_once, is_open=False)
+
+    async def main() -> None:
+        batcher = Batcher([worker], BatchLimits(jobs=2, window=0.05))
+        lost = batcher.submit("me", "a", [(1, 5), (2, 5)])
+        await busy(worker)
+        fresh = batcher.submit("you", "a", [(3, 1), (4, 2), (5, 100)])
+        worker.gate.set()
+        assert await results_of(lost + fresh) == [1, 2, 3, 4, 5]
+        batcher.close()
+
+    asyncio.run(main())
+    assert worker.seen[0] == [1, 2]
+    assert sorted(worker.seen[1:]) == [[1], [2], [3, 4], [5]]
 
 
 def test_a_worker_is_told_once_nobody_waits_any_more() -> None:
