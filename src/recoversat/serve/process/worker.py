@@ -98,7 +98,7 @@ class WorkerProcess(Worker[BatchKey, Task, Outcome]):
                     if (news := self._pipe.recv()) == _BEAT:
                         self._beat_at = time.monotonic()
                         continue
-                    results, sentences, steps = news
+                    results, sentences, steps, self._ready = news
                     self._metrics.count_decoding(sentences, steps)
                     return list(results)
                 if time.monotonic() - self._beat_at > self._settings.hang_timeout:
@@ -145,8 +145,10 @@ def run_worker(settings: ServeSettings, parent: Connection) -> None:
         return
     parent.send([model.offered for model in models])
     while batch := _receive(parent):
-        parent.send(_translate(catalog, *batch, settings, parent))
-        if too_much := _over_share(settings):
+        done = _translate(catalog, *batch, settings, parent)
+        too_much = _over_share(settings)
+        parent.send((*done, not too_much))  # whether it is ready for more
+        if too_much:
             log.warning("worker leaves: it holds %s allowed", too_much)
             return
 
