@@ -21,6 +21,7 @@ FORBIDDEN = {
     "engines.onnx.": ["torch", "recoversat.training"],
     "text.": ["torch", "recoversat.training", "recoversat.model."],
     "serve.": ["torch", "recoversat.training"],
+    "serve.http.": ["recoversat.engines", "recoversat.translator", "recoversat.serve.process.worker"],
     "measuring.speed.": ["torch", "recoversat.training", "recoversat.model."],
 }
 

@@ -2,8 +2,9 @@
 
 import hmac
 import json
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from fastapi import FastAPI, Request, Response
 from fastapi.responses import FileResponse, PlainTextResponse
@@ -30,6 +31,8 @@ _REFUSALS: dict[int | str, dict[str, Any]] = {
     500: {"model": messages.ErrorMessage, "description": "Translation error"},
     503: {"model": messages.ErrorMessage, "description": "Too busy, too slow, or shutting down"},
 }
+_MOST_SUGGESTED = 100_000_000  # bytes of suggestions: strangers must not fill the disk
+M = TypeVar("M", messages.TranslateRequest, messages.DetectRequest, messages.SuggestRequest)
 _BUSY: dict[int | str, dict[str, Any]] = {503: _REFUSALS[503]}
 
 
@@ -50,6 +53,14 @@ def _add_translation(app: FastAPI, service: Service) -> None:
     # A character takes up to twelve bytes in JSON (two escapes); the rest is for the other fields.
     body_limit = 12 * service.settings.char_limit + 100_000
 
+    async def admitted(request: Request, parse: Callable[[dict[str, Any]], M]) -> tuple[M, str]:
+        """Read and check a request; return it, and who asks."""
+        fields = await read_fields(request, body_limit, service.settings.timeout)
+        key, address = _api_key(request, fields), _address(request)
+        service.check_key(key, address)
+        wanted = parse(fields)
+        return wanted, service.admit(key, address, wanted.cost)
+
     @app.post(
         "/translate",
         response_model=messages.TranslateResponse,
@@ -57,11 +68,7 @@ def _add_translation(app: FastAPI, service: Service) -> None:
         summary="Translate a text or a list of texts",
     )
     async def translate(request: Request) -> Response:
-        fields = await read_fields(request, body_limit, service.settings.timeout)
-        service.check_key(_api_key(request, fields), _address(request))
-        wanted = parse_translate(fields)
-        cost = len(wanted.texts) * (1 + (wanted.alternatives or 0))
-        client = service.admit(_api_key(request, fields), _address(request), cost)
+        wanted, client = await admitted(request, parse_translate)
         planned = plan(service, wanted)
         outcomes = await translate_all(service, client, request, wanted, planned)
         size = sum(map(len, wanted.texts))
@@ -78,25 +85,23 @@ def _add_translation(app: FastAPI, service: Service) -> None:
         summary="Detect the language of a text",
     )
     async def detect(request: Request) -> Response:
-        fields = await read_fields(request, body_limit, service.settings.timeout)
-        wanted = parse_detect(fields)
-        service.admit(_api_key(request, fields), _address(request), len(wanted.texts))
+        wanted, _ = await admitted(request, parse_detect)
         check_size(service, wanted.texts)
         text = "\n".join(wanted.texts)
         return _json([{"confidence": d.confidence, "language": d.language} for d in service.detect(text)])
 
-    if service.settings.suggestions is None:
+    if (suggested := service.settings.suggestions) is None:
         return
+    book: Path = suggested
 
     @app.post("/suggest", response_model=messages.SuggestResponse, responses=_REFUSALS, summary="Suggest a better one")
     async def suggest(request: Request) -> Response:
-        fields = await read_fields(request, body_limit, service.settings.timeout)
-        service.admit(_api_key(request, fields), _address(request))
-        suggestion = parse_suggest(fields)
+        suggestion, _ = await admitted(request, parse_suggest)
         check_size(service, [suggestion.q, suggestion.s])
-        line = json.dumps(suggestion.model_dump(exclude={"api_key"}), ensure_ascii=False)
-        with open(service.settings.suggestions, "a", encoding="utf-8") as file:  # type: ignore[arg-type]
-            file.write(line + "\n")
+        with open(book, "a", encoding="utf-8") as file:
+            if file.tell() > _MOST_SUGGESTED:
+                raise RefusalError(503, "No more suggestions are taken")
+            file.write(json.dumps(suggestion.model_dump(exclude={"api_key"}), ensure_ascii=False) + "\n")
         return _json({"success": True})
 
 

@@ -1,16 +1,13 @@
 """What happens around every request: headers, figures, a line in the log, and errors as JSON."""
 
-import logging
 import time
 
 from starlette.responses import JSONResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from recoversat.serve.http.refusals import RefusalError, shutting_down, too_busy
-from recoversat.serve.process.worker import log_error
+from recoversat.serve.process.logs import log, log_error
 from recoversat.serve.service import Service
-
-log = logging.getLogger("recoversat.serve")
 
 _INFORMATION = ("/languages", "/models", "/frontend/settings", "/health", "/livez", "/readyz", "/metrics")
 PATHS = frozenset({"/", "/spec", "/docs", "/translate", "/detect", "/suggest", *_INFORMATION})

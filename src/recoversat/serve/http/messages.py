@@ -1,6 +1,6 @@
 """What travels: requests and answers as LibreTranslate has them, and the fields we add."""
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
@@ -47,6 +47,11 @@ class TextRequest(BaseModel):
         """The texts as a list."""
         return [self.q] if isinstance(self.q, str) else self.q
 
+    @property
+    def cost(self) -> int:
+        """How many requests it counts as."""
+        return len(self.texts)
+
 
 class TranslateRequest(TextRequest):
     """What /translate understands; the last four fields are ours."""
@@ -69,6 +74,11 @@ class TranslateRequest(TextRequest):
         None, description="tokens that must stand somewhere"
     )
 
+    @property
+    def cost(self) -> int:
+        """How many requests it counts as: each text, and each alternative of it."""
+        return len(self.texts) * (1 + (self.alternatives or 0))
+
 
 class DetectRequest(TextRequest):
     """What /detect understands."""
@@ -86,6 +96,7 @@ class SuggestRequest(BaseModel):
     source: Text = Field(max_length=40)
     target: Text = Field(max_length=40)
     api_key: str | None = None
+    cost: ClassVar[int] = 1
 
 
 class SuggestResponse(BaseModel):

@@ -1,6 +1,5 @@
 """The process people start: it answers requests, and has workers translate."""
 
-import logging
 import os
 import signal
 import socket
@@ -14,13 +13,12 @@ from recoversat.errors import UserError
 from recoversat.serve.http.api_keys import read_api_keys
 from recoversat.serve.http.app import create_app
 from recoversat.serve.http.connections import limited_connections
+from recoversat.serve.process.logs import log, start_logging
 from recoversat.serve.process.metrics import Metrics
-from recoversat.serve.process.worker import WorkerProcess, start_logging
+from recoversat.serve.process.worker import WorkerProcess
 from recoversat.serve.service import Service, make_service
 from recoversat.serve.settings import ServeSettings
 from recoversat.serve.work.catalog import model_sources
-
-log = logging.getLogger("recoversat.serve")
 
 _THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 _BACKLOG = 2048

@@ -1,10 +1,8 @@
 """A process that translates, and nothing else: it knows no HTTP. Batches and results travel through a pipe."""
 
-import logging
 import signal
 import threading
 import time
-import traceback
 from collections.abc import Callable, Sequence
 from multiprocessing import get_context
 from multiprocessing.connection import Connection
@@ -13,13 +11,12 @@ import psutil
 
 from recoversat.decoding.stopping import StoppedError, stoppable
 from recoversat.errors import UserError
+from recoversat.serve.process.logs import log, log_error, start_logging
 from recoversat.serve.process.metrics import Metrics
 from recoversat.serve.settings import ServeSettings
 from recoversat.serve.work.batching import Worker, WorkerLostError
 from recoversat.serve.work.catalog import Catalog, OfferedModel, ServedModel, load_models, model_sources
 from recoversat.serve.work.translating import BatchKey, Job, Outcome, Task, translate_tasks
-
-log = logging.getLogger("recoversat.serve")
 
 _SPAWN = get_context("spawn")
 _BEAT, _STOP = "beat", "stop"  # from the worker: I am getting on; to it: nobody waits any more
@@ -215,19 +212,3 @@ def _over_share(settings: ServeSettings) -> str:
     """Say how much memory this process holds where that is more than its share of --max-memory."""
     share, size = settings.worker_memory, psutil.Process().memory_info().rss
     return f"{size >> 20} MiB, {share >> 20} are" if share is not None and size > share else ""
-
-
-def log_error(error: Exception, log_text: bool) -> None:
-    """Log where an error happened; its message, which may quote the user, only if texts may be logged."""
-    if log_text:
-        log.error("internal error", exc_info=error)
-        return
-    frames = traceback.extract_tb(error.__traceback__)[-3:]
-    where = " < ".join(f"{frame.name} ({frame.filename}:{frame.lineno})" for frame in reversed(frames))
-    log.error("internal error: %s in %s", type(error).__name__, where)
-
-
-def start_logging() -> None:
-    """Log to standard error; of uvicorn only what is wrong."""
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(process)d %(message)s")
-    logging.getLogger("uvicorn").setLevel(logging.WARNING)
