@@ -51,6 +51,23 @@ def test_requests_that_wait_together_are_translated_together(client: TestClient)
     assert batches == [["men"], sorted(texts, key=len)]
 
 
+def test_a_short_text_need_not_wait_for_all_of_a_long_one(client: TestClient) -> None:
+    lines = [f"dogs {number} run\n" for number in range(400)]
+    with ThreadPoolExecutor(8) as pool:
+        first = occupied(client, pool)
+        long = pool.submit(ask, client, "".join(lines))
+        until(client, 5)
+        short = pool.submit(client.post, "/translate", json={"q": "cats", **EN_DE})
+        until(client, 6)
+        client.translator.gate.set()  # type: ignore[attr-defined]
+        assert long.result().json()["translatedText"] == "".join(lines).upper()
+        assert short.result().json()["translatedText"] == "CATS"
+        assert first.result().status_code == 200
+    sizes = [len(batch) for batch in client.translator.batches]  # type: ignore[attr-defined]
+    assert len(sizes) >= 6
+    assert max(sizes) < 100
+
+
 def test_a_full_queue_is_told_at_once(make_client: MakeClient) -> None:
     client = make_client(queue_size=2)
     with ThreadPoolExecutor(8) as pool:

@@ -15,7 +15,7 @@ from recoversat.serve.http.refusals import RefusalError, client_left, shutting_d
 from recoversat.serve.service import Service
 from recoversat.serve.work.batching import ClosedError, QueueFullError
 from recoversat.serve.work.languages import Detected, language_name
-from recoversat.serve.work.translating import BatchKey, ForcedToken, Outcome, Task
+from recoversat.serve.work.translating import BatchKey, ForcedToken, Outcome, Task, joined
 from recoversat.text.directions import known_language
 from recoversat.vocab import DEL, EOS, SPECIAL_PIECES
 
@@ -95,17 +95,19 @@ async def translate_all(
 ) -> list[Outcome]:
     """Queue the texts and wait for them, until the deadline or until the client has left."""
     futures: list[asyncio.Future[Outcome]] = []
+    places: list[list[asyncio.Future[Outcome] | Outcome]] = []  # for each text its parts, in order
     try:
         for text, key in zip(wanted.texts, planned.keys, strict=True):
-            if key is None or not text.strip():
-                future: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
-                future.set_result(Outcome(text))
-                futures.append(future)
-            else:
-                task = _task(wanted, text)
-                futures += service.batcher.submit(client, key, [(task, task.cost)])
-        await _all_done(futures, request, service.settings.timeout)
-        return [future.result() for future in futures]
+            places.append([])
+            for task in _task(wanted, text).parts(whole=key is None or key.html):
+                if key is None or not task.text.strip():
+                    places[-1].append(Outcome(task.text))
+                else:
+                    futures += service.batcher.submit(client, key, [(task, task.cost)])
+                    places[-1].append(futures[-1])
+        if futures:
+            await _all_done(futures, request, service.settings.timeout)
+        return [joined([one if isinstance(one, Outcome) else one.result() for one in parts]) for parts in places]
     except QueueFullError as full:
         raise too_busy(full.retry_after) from None
     except ClosedError:
@@ -120,10 +122,11 @@ async def translate_all(
 
 async def _all_done(futures: "list[asyncio.Future[Outcome]]", request: Request, timeout: float) -> None:
     left = asyncio.ensure_future(_client_leaves(request))
-    everything = asyncio.ensure_future(asyncio.wait(futures))
+    everything = asyncio.ensure_future(asyncio.gather(*futures))  # or the first that fails
     try:
         await asyncio.wait([left, everything], timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
         if everything.done():
+            everything.result()
             return
         if left.done():
             raise client_left()

@@ -14,6 +14,7 @@ from recoversat.serve.work.catalog import ServedModel
 from recoversat.text.document import TranslatedDocument, translate_documents
 from recoversat.vocab import DEL, NEVER_EMITTED
 
+_PART = 1000  # characters of a long text that are translated in one go, where it has several lines
 Translate = Callable[[list[str]], list[str]]
 Count = Callable[[int, int], None]  # is told of sentences and decoding steps
 
@@ -64,6 +65,24 @@ class Task:
         return not (self.alternatives or self.details or self.trace is not None or self.forced)
 
 
+    def parts(self, *, whole: bool) -> list["Task"]:
+        """Cut a long text behind some of its lines, so that others need not wait for all of it.
+
+        What is asked for beside the translation, and what is HTML, must be seen `whole`.
+
+        >>> [part.text for part in Task("one\\n" * 3 + "x" * 999 + "\\nend").parts(whole=False)]  # doctest: +ELLIPSIS
+        ['one\\none\\none\\n', 'xxx...xxx\\n', 'end']
+        """
+        if whole or not self.plain or len(self.text) <= _PART:
+            return [self]
+        parts = [""]
+        for line in self.text.splitlines(keepends=True):
+            if parts[-1] and len(parts[-1]) + len(line) > _PART:
+                parts.append("")
+            parts[-1] += line
+        return [replace(self, text=part) for part in parts]
+
+
 @dataclass(frozen=True)
 class Outcome:
     """A translated text; the rest is filled in for those who asked."""
@@ -85,6 +104,13 @@ class Outcome:
         scores = [p for s in self.sentences for seg in s.segments if seg.ending != "del" for p in seg.log_probs]
         mean = sum(scores) / len(scores) if scores else 0.0
         return mean if math.isfinite(mean) else None
+
+
+def joined(parts: Sequence[Outcome]) -> Outcome:
+    """Put the parts of a text together; only a text in one part has more to tell than its translation."""
+    if len(parts) == 1:
+        return parts[0]
+    return Outcome("".join(part.text for part in parts), split=sum(part.split for part in parts))
 
 
 @dataclass(frozen=True)
