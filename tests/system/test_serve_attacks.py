@@ -150,6 +150,18 @@ def test_nothing_is_decoded_for_a_client_that_has_left(folder: Path, tmp_path: P
         assert time.monotonic() - start < 3  # the rest of it would have taken many times that
 
 
+def test_workers_leave_when_the_server_is_killed(folder: Path, tmp_path: Path) -> None:
+    texts = [" ".join([sentence(number)] * 150) for number in range(6)]
+    with serving(folder, tmp_path / "log", "--workers", "2") as server, ThreadPoolExecutor(1) as pool:
+        workers = server.workers()
+        waiting = pool.submit(server.post, "/translate", q=texts, alternatives=1, **EN_DE)
+        until(lambda: any(psutil.Process(pid).cpu_percent(0.1) > 30 for pid in workers))
+        server.process.kill()
+        until(lambda: not any(psutil.pid_exists(pid) for pid in workers))
+        assert waiting.exception() is not None
+    assert "Traceback" not in (tmp_path / "log").read_text()
+
+
 def test_no_temporary_space_is_needed(folder: Path, tmp_path: Path) -> None:
     code = "import resource, sys; resource.setrlimit(resource.RLIMIT_FSIZE, (int(sys.argv[1]),) * 2)"
     nowhere = {**os.environ, "TMPDIR": "/nonexistent", "TEMP": "/nonexistent", "TMP": "/nonexistent"}

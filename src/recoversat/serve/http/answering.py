@@ -121,8 +121,8 @@ async def translate_all(
 
 
 async def _all_done(futures: "list[asyncio.Future[Outcome]]", request: Request, timeout: float) -> None:
-    left = asyncio.ensure_future(_client_leaves(request))
-    everything = asyncio.ensure_future(asyncio.gather(*futures))  # or the first that fails
+    left: asyncio.Future[Any] = asyncio.ensure_future(_client_leaves(request))
+    everything: asyncio.Future[Any] = asyncio.gather(*futures)  # or the first that fails
     try:
         await asyncio.wait([left, everything], timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
         if everything.done():

@@ -4,6 +4,7 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from multiprocessing import get_context
 from multiprocessing.connection import Connection
 
@@ -140,14 +141,17 @@ def run_worker(settings: ServeSettings, parent: Connection) -> None:
     except UserError as error:
         parent.send(str(error))
         return
-    parent.send([model.offered for model in models])
-    while batch := _receive(parent):
-        done = _translate(catalog, *batch, settings, parent)
-        too_much = _over_share(settings)
-        parent.send((*done, not too_much))  # whether it is ready for more
-        if too_much:
-            log.warning("worker leaves: it holds %s allowed", too_much)
-            return
+    with suppress(EOFError, OSError):  # until whoever started us closes the pipe, or is gone
+        parent.send([model.offered for model in models])
+        while True:
+            while (batch := parent.recv()) == _STOP:
+                pass  # too late: the batch it meant was done
+            done = _translate(catalog, *batch, settings, parent)
+            too_much = _over_share(settings)
+            parent.send((*done, not too_much))  # whether it is ready for more
+            if too_much:
+                log.warning("worker leaves: it holds %s allowed", too_much)
+                return
 
 
 def _translate(
@@ -195,17 +199,6 @@ def _told(result: Outcome | Exception, log_text: bool) -> Outcome | Exception:
     if not isinstance(result, TranslationError):
         log_error(result, log_text)
     return TranslationError()
-
-
-def _receive(parent: Connection) -> tuple[BatchKey, list[Task]] | None:
-    """Wait for a batch; None where the pipe has been closed."""
-    try:
-        while (message := parent.recv()) == _STOP:
-            pass  # too late: the batch it meant was done
-    except (EOFError, OSError):
-        return None
-    key, tasks = message
-    return key, tasks
 
 
 def _over_share(settings: ServeSettings) -> str:
