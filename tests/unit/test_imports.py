@@ -28,6 +28,7 @@ FORBIDDEN = {
         "recoversat.measuring.speed",
     ],
     "measuring.peers.": ["torch", "recoversat.training", "recoversat.model.", "recoversat.translator"],
+    "serve.http.": ["recoversat.engines", "recoversat.translator", "recoversat.serve.process.worker"],
     "measuring.speed.": ["torch", "recoversat.training", "recoversat.model."],
     "measuring.own": ["torch", "recoversat.training", "recoversat.model."],
 }

@@ -8,7 +8,7 @@ from recoversat.cli import benchmarking, learning, measuring, translating  # noq
 from recoversat.cli.app import app
 from recoversat.errors import UserError
 
-_TRAINING = {"torch", "safetensors", "tensorboard", "matplotlib"}  # of the extra [train]
+_TRAINING = {"torch", "tensorboard", "matplotlib", "onnx"}  # of the extra [train]
 
 
 def main() -> None:

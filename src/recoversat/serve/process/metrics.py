@@ -1,12 +1,8 @@
-"""Figures for Prometheus; with several workers they meet in files that the supervisor made room for."""
-
-import os
+"""Figures for Prometheus: one process answers all requests, so it has them all."""
 
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, Counter, Gauge, Histogram, generate_latest
-from prometheus_client.multiprocess import MultiProcessCollector
 
 CONTENT_TYPE = CONTENT_TYPE_LATEST
-SHARED_FOLDER = "PROMETHEUS_MULTIPROC_DIR"  # prometheus_client's own name for it
 _SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
 _SIZES = (1, 2, 4, 8, 16, 32, 64, 128)
 
@@ -27,10 +23,9 @@ class Metrics:
             "recoversat_queue_seconds", "Longest wait in the queue, a batch.", buckets=_SECONDS, registry=own
         )
         self.batch = Histogram("recoversat_batch_size", "Texts translated together.", buckets=_SIZES, registry=own)
-        self.queue = Gauge("recoversat_queue_length", "Texts waiting.", registry=own, multiprocess_mode="livesum")
-        self.running = Gauge(
-            "recoversat_requests_in_progress", "Requests being answered.", registry=own, multiprocess_mode="livesum"
-        )
+        self.queue = Gauge("recoversat_queue_length", "Texts waiting.", registry=own)
+        self.running = Gauge("recoversat_requests_in_progress", "Requests being answered.", registry=own)
+        self.lost = Counter("recoversat_workers_lost", "Workers that died or hung and were replaced.", registry=own)
         self.characters = Counter("recoversat_characters", "Characters of text translated.", registry=own)
         self.sentences = Counter("recoversat_sentences", "Sentences decoded.", registry=own)
         self.steps = Counter("recoversat_decoding_steps", "Decoding steps taken for them.", registry=own)
@@ -47,10 +42,6 @@ class Metrics:
         self.steps.inc(steps)
 
     def exposition(self, waiting: int) -> bytes:
-        """Write the figures of all workers in Prometheus' text format; `waiting` is this one's queue."""
+        """Write the figures in Prometheus' text format."""
         self.queue.set(waiting)
-        if not os.environ.get(SHARED_FOLDER):
-            return generate_latest(self._registry)
-        together = CollectorRegistry()
-        MultiProcessCollector(together)  # type: ignore[no-untyped-call]
-        return generate_latest(together)
+        return generate_latest(self._registry)

@@ -10,12 +10,12 @@ from starlette.datastructures import FormData, QueryParams
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 
-from recoversat.serve.messages import DetectRequest, TranslateRequest
-from recoversat.serve.refusals import RefusalError, client_left, missing, too_much
+from recoversat.serve.http.messages import DetectRequest, SuggestRequest, TranslateRequest
+from recoversat.serve.http.refusals import RefusalError, client_left, missing, too_much
 
 M = TypeVar("M", bound=BaseModel)
 
-_NUMBERS, _SWITCHES = ("alternatives", "segments", "trace"), ("details",)
+_SWITCHES = ("details",)
 _FORM_TYPES = ("application/x-www-form-urlencoded", "multipart/form-data")
 _MAX_FIELDS = 1000
 
@@ -50,6 +50,12 @@ def parse_detect(fields: dict[str, Any]) -> DetectRequest:
     """Check the fields of a detection."""
     _require(fields, "q")
     return _validated(DetectRequest, fields)
+
+
+def parse_suggest(fields: dict[str, Any]) -> SuggestRequest:
+    """Check the fields of a suggestion."""
+    _require(fields, "q", "s", "source", "target")
+    return _validated(SuggestRequest, fields)
 
 
 def _validated(message: type[M], fields: dict[str, Any]) -> M:
@@ -104,8 +110,12 @@ async def _form(request: Request, body: bytes) -> FormData:
 
     try:
         return await Request(request.scope, receive).form(max_fields=_MAX_FIELDS, max_part_size=len(body) + 1)
-    except (HTTPException, UnicodeDecodeError):
+    except (HTTPException, UnicodeError, LookupError):  # the last two for charsets that do not exist
         raise RefusalError(400, "Invalid form") from None
+
+
+def _unix(text: str) -> str:
+    return text.replace("\r\n", "\n")
 
 
 def _plain_fields(values: FormData | QueryParams) -> dict[str, Any]:
@@ -115,9 +125,9 @@ def _plain_fields(values: FormData | QueryParams) -> dict[str, Any]:
     if len(texts) > 1:
         fields["q"] = texts
     fields = {name: _mended(value) for name, value in fields.items()}
-    for name in _NUMBERS:
-        if name in fields and fields[name].isascii() and fields[name].isdigit():
-            fields[name] = int(fields[name][:10])
+    if isinstance(values, FormData) and "q" in fields:  # forms end lines with both; LibreTranslate takes it as one
+        text = fields["q"]
+        fields["q"] = [_unix(one) for one in text] if isinstance(text, list) else _unix(text)
     for name in _SWITCHES:
         if name in fields:
             fields[name] = {"1": True, "true": True, "0": False, "false": False}.get(fields[name].lower(), fields[name])

@@ -1,22 +1,20 @@
 """What happens around every request: headers, figures, a line in the log, and errors as JSON."""
 
-import logging
 import time
-import traceback
 
 from starlette.responses import JSONResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from recoversat.serve.refusals import RefusalError, shutting_down, too_busy
+from recoversat.serve.http.refusals import RefusalError, shutting_down, too_busy
+from recoversat.serve.process.logs import log, log_error
 from recoversat.serve.service import Service
 
-log = logging.getLogger("recoversat.serve")
-
-_API = ("/translate", "/detect", "/languages", "/models", "/health", "/metrics", "/frontend/settings")
-PATHS = frozenset({"/", "/spec", "/docs", *_API})
+_INFORMATION = ("/languages", "/models", "/frontend/settings", "/health", "/livez", "/readyz", "/metrics")
+PATHS = frozenset({"/", "/spec", "/docs", "/translate", "/detect", "/suggest", *_INFORMATION})
+_PROBES = ("/livez", "/metrics")  # are answered however many requests there are
 _HEADERS = [
     (b"access-control-allow-origin", b"*"),
-    (b"access-control-allow-methods", b"GET, POST, OPTIONS"),
+    (b"access-control-allow-methods", b"GET, HEAD, POST, OPTIONS"),
     (b"access-control-allow-headers", b"Authorization, Content-Type"),
     (b"access-control-expose-headers", b"Retry-After"),
     (b"access-control-max-age", b"1728000"),
@@ -50,6 +48,8 @@ class Gate:
             if message["type"] == "http.response.start":
                 status = message["status"]
                 message["headers"] = [*message.get("headers", []), *_HEADERS]
+                if self._service.draining and (b"connection", b"close") not in message["headers"]:
+                    message["headers"].append((b"connection", b"close"))
             await send(message)
 
         metrics = self._service.metrics
@@ -72,22 +72,16 @@ class Gate:
             await Response(status_code=204)(scope, receive, send)
         elif self._service.draining:
             await refused(shutting_down())(scope, receive, send)
-        elif self._running > self._most:  # before the body is read: a crowd must not fill the memory
+        elif self._running > self._most and scope["path"] not in _PROBES:
+            # before the body is read: a crowd must not fill the memory
             await refused(too_busy(1))(scope, receive, send)
         else:
+            # HEAD is GET whose answer has no body: uvicorn leaves it out.
+            method = "GET" if scope["method"] == "HEAD" else scope["method"]
             try:
-                await self._app(scope, receive, send)
+                await self._app({**scope, "method": method}, receive, send)
             except Exception as error:  # answered with 500 by now; not raised again, or uvicorn would log the text
-                self._report(error)
-
-    def _report(self, error: Exception) -> None:
-        """Log where an error happened; its message, which may quote the user, only if texts may be logged."""
-        if self._service.settings.log_text:
-            log.error("internal error", exc_info=error)
-            return
-        frames = traceback.extract_tb(error.__traceback__)[-3:]
-        where = " < ".join(f"{frame.name} ({frame.filename}:{frame.lineno})" for frame in reversed(frames))
-        log.error("internal error: %s in %s", type(error).__name__, where)
+                log_error(error, self._service.settings.log_text)
 
 
 def refused(refusal: RefusalError) -> Response:

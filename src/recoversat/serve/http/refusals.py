@@ -1,5 +1,9 @@
 """Why a request is not answered: LibreTranslate's codes and words, or ours where it has none."""
 
+import math
+
+_LONGEST = 40  # characters of a code that are said back to whoever sent it
+
 
 class RefusalError(Exception):
     """A request that is refused, with the status and the message the client gets."""
@@ -21,12 +25,17 @@ def too_much(size: int, limit: int) -> RefusalError:
 
 def unsupported(language: str) -> RefusalError:
     """Say that a language is not on offer."""
-    return RefusalError(400, f"{language} is not supported")
+    return RefusalError(400, f"{language[:_LONGEST]} is not supported")
 
 
 def client_left() -> RefusalError:
     """Note that nobody waits for the answer any more (nginx's code for it: it is only ever seen in the log)."""
     return RefusalError(499, "The client has left")
+
+
+def slow_down(rate: int, wait: float) -> RefusalError:
+    """Say that somebody asks too often."""
+    return RefusalError(429, f"Slowdown: {rate} per 1 minute", retry_after=max(1, math.ceil(wait)))
 
 
 def too_busy(retry_after: int) -> RefusalError:

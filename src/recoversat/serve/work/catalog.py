@@ -4,7 +4,7 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, cast
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar, cast
 
 from recoversat.config import Config
 from recoversat.engines.loading import ONNX, ComputeType
@@ -24,7 +24,7 @@ _PAIR = re.compile(r"([A-Za-z]+)[-:]([A-Za-z]+)|([A-Za-z-]+):([A-Za-z-]+)")
 _DECODING_SHARE = 4  # a quarter of a worker's memory is for decoding, beside weights, requests and Python itself
 
 
-class SentenceTranslator(Protocol):
+class LineTranslator(Protocol):
     """What the server needs of a translator; `recoversat.translator.Translator` is one."""
 
     config: Config
@@ -56,16 +56,14 @@ class ModelSource:
     folder: Path
 
 
-@dataclass(frozen=True, eq=False)
-class ServedModel:
-    """A loaded model; `choices` are the values of K it was trained with."""
+@dataclass(frozen=True)
+class OfferedModel:
+    """What is known of a model in a process that has not loaded it; `choices` are the K it was trained with."""
 
     source: str
     target: str
-    translator: SentenceTranslator
     max_segments: int
     choices: tuple[int, ...]
-    vocabulary: dict[str, int] = field(repr=False)
 
     @property
     def autoregressive(self) -> bool:
@@ -77,6 +75,19 @@ class ServedModel:
         """K where one is needed and nobody names it: the model's own, or of several the middle one."""
         return self.choices[len(self.choices) // 2]
 
+
+@dataclass(frozen=True, eq=False)
+class ServedModel(OfferedModel):
+    """A loaded model."""
+
+    translator: LineTranslator
+    vocabulary: dict[str, int] = field(repr=False)
+
+    @property
+    def offered(self) -> OfferedModel:
+        """What other processes need to know of it."""
+        return OfferedModel(self.source, self.target, self.max_segments, self.choices)
+
     @property
     def max_tokens(self) -> int:
         """Tokens of the longest sentence the model has learnt from."""
@@ -85,6 +96,9 @@ class ServedModel:
     def n_tokens(self, text: str) -> int:
         """Count the tokens of a text."""
         return len(self.translator.tokenizer.encode([text])[0])
+
+
+M = TypeVar("M", bound=OfferedModel)
 
 
 def parse_model(text: str) -> list[ModelSource]:
@@ -120,13 +134,13 @@ def model_sources(models: Sequence[str]) -> list[ModelSource]:
     return found
 
 
-def serve_model(source: str, target: str, translator: SentenceTranslator, max_segments: int) -> ServedModel:
+def serve_model(source: str, target: str, translator: LineTranslator, max_segments: int) -> ServedModel:
     """Describe a loaded translator."""
     size = translator.tokenizer.size
     pieces = translator.tokenizer.pieces(list(range(size)))
     vocabulary = {piece: index for index, piece in reversed(list(enumerate(pieces)))}
     choices = tuple(sorted(set(translator.config.train.segment_choices)))
-    return ServedModel(source, target, translator, max_segments, choices, vocabulary)
+    return ServedModel(source, target, max_segments, choices, translator, vocabulary)
 
 
 def load_models(sources: Iterable[ModelSource], settings: ServeSettings) -> list[ServedModel]:
@@ -145,8 +159,8 @@ def _load(where: ModelSource, settings: ServeSettings) -> "Translator":
     """Load a model folder within the bounds a worker has."""
     from recoversat.translator import Translator
 
-    # Only exported models can bound their decoding; torch's is watched from outside (see worker.py).
-    exported = (where.folder / ONNX).is_dir() and settings.device != "cuda"
+    # Only exported models can bound their decoding; torch's is watched from outside (process/worker.py).
+    exported = (where.folder / ONNX).is_dir() and settings.device in ("auto", "cpu")
     bound = settings.worker_memory // _DECODING_SHARE if settings.worker_memory and exported else None
     both = read_config(where.folder)[0].data.both_directions
     return Translator(
@@ -159,12 +173,12 @@ def _load(where: ModelSource, settings: ServeSettings) -> "Translator":
     )
 
 
-class Catalog:
-    """All loaded models, by pair of languages."""
+class Catalog(Generic[M]):
+    """All models, by pair of languages."""
 
-    def __init__(self, models: Iterable[ServedModel]) -> None:
-        self._main: dict[tuple[str, str], ServedModel] = {}
-        self._autoregressive: dict[tuple[str, str], ServedModel] = {}
+    def __init__(self, models: Iterable[M]) -> None:
+        self._main: dict[tuple[str, str], M] = {}
+        self._autoregressive: dict[tuple[str, str], M] = {}
         for model in models:
             shelf = self._autoregressive if model.autoregressive else self._main
             if (model.source, model.target) in shelf:
@@ -177,19 +191,24 @@ class Catalog:
         """Codes of all languages, sources first."""
         return list(dict.fromkeys([source for source, _ in self.pairs] + [target for _, target in self.pairs]))
 
+    def of(self, source: str, target: str) -> list[M]:
+        """List the models of a pair."""
+        shelves = (self._main, self._autoregressive)
+        return [shelf[source, target] for shelf in shelves if (source, target) in shelf]
+
     def targets(self, source: str) -> list[str]:
         """List what a language can be translated into; itself always."""
         return sorted({source, *(target for first, target in self.pairs if first == source)})
 
-    def main(self, source: str, target: str) -> ServedModel | None:
+    def main(self, source: str, target: str) -> M | None:
         """Return the model of a pair that writes several segments, if there is one."""
         return self._main.get((source, target)) or self._autoregressive.get((source, target))
 
-    def autoregressive(self, source: str, target: str) -> ServedModel | None:
+    def autoregressive(self, source: str, target: str) -> M | None:
         """Return who writes one token after the other: a teacher, or a model that has learnt K = 1 too."""
         teacher, main = self._autoregressive.get((source, target)), self._main.get((source, target))
         return teacher or (main if main and 1 in main.choices else None)
 
-    def route(self, source: str, target: str, segments: int | None) -> ServedModel | None:
+    def route(self, source: str, target: str, segments: int | None) -> M | None:
         """Choose the model of a pair for K segments."""
         return (self.autoregressive(source, target) if segments == 1 else None) or self.main(source, target)

@@ -10,12 +10,12 @@ from fastapi import Request
 
 from recoversat.errors import UserError
 from recoversat.inference.translation import Segment, Translation
-from recoversat.serve.batching import ClosedError, QueueFullError
-from recoversat.serve.languages import Detected, language_name
-from recoversat.serve.messages import TranslateRequest
-from recoversat.serve.refusals import RefusalError, client_left, shutting_down, too_busy, too_much, unsupported
+from recoversat.serve.http.messages import TranslateRequest
+from recoversat.serve.http.refusals import RefusalError, client_left, shutting_down, too_busy, too_much, unsupported
 from recoversat.serve.service import Service
-from recoversat.serve.translating import ForcedToken, Manner, Outcome, Task
+from recoversat.serve.work.batching import ClosedError, QueueFullError
+from recoversat.serve.work.languages import Detected, language_name
+from recoversat.serve.work.translating import BatchKey, ForcedToken, Outcome, Task, joined
 from recoversat.text.directions import known_language
 from recoversat.vocab import DEL, EOS, SPECIAL_PIECES
 
@@ -25,9 +25,9 @@ _SHORT = 40  # characters; shorter texts of a list are detected together
 
 @dataclass(frozen=True)
 class Plan:
-    """What is to be done: one manner a text, or None where a text comes back as it is."""
+    """What is to be done: one key a text, or None where a text comes back as it is."""
 
-    manners: list[Manner | None]
+    keys: list[BatchKey | None]
     detected: list[Detected] | None
     direction: str  # for the log
 
@@ -40,7 +40,7 @@ def plan(service: Service, wanted: TranslateRequest) -> Plan:
     target = _on_offer(service, wanted.target)
     detected = detect_all(service, texts) if source == "auto" else None
     sources = [found.language for found in detected] if detected else [source] * len(texts)
-    return Plan([_manner(service, wanted, one, target) for one in sources], detected, f"{source}-{target}")
+    return Plan([_key(service, wanted, one, target) for one in sources], detected, f"{source}-{target}")
 
 
 def _on_offer(service: Service, code: str) -> str:
@@ -52,12 +52,12 @@ def _on_offer(service: Service, code: str) -> str:
 
 
 def check_size(service: Service, texts: Sequence[str]) -> None:
-    """Refuse too many texts, or too many characters in them."""
+    """Refuse too many texts, or one of too many characters."""
     settings = service.settings
     if len(texts) > settings.text_limit:
         raise too_much(len(texts), settings.text_limit)
-    if (size := sum(map(len, texts))) > settings.char_limit:
-        raise too_much(size, settings.char_limit)
+    if (longest := max(map(len, texts))) > settings.char_limit:
+        raise too_much(longest, settings.char_limit)
 
 
 def detect_all(service: Service, texts: Sequence[str]) -> list[Detected]:
@@ -66,7 +66,7 @@ def detect_all(service: Service, texts: Sequence[str]) -> list[Detected]:
     return [service.detect(text)[0] if len(text) > _SHORT else overall for text in texts]
 
 
-def _manner(service: Service, wanted: TranslateRequest, source: str, target: str) -> Manner | None:
+def _key(service: Service, wanted: TranslateRequest, source: str, target: str) -> BatchKey | None:
     if source == target:
         return None
     k = None if wanted.segments == "auto" else wanted.segments  # with no K a model of several goes by length
@@ -82,7 +82,7 @@ def _manner(service: Service, wanted: TranslateRequest, source: str, target: str
     k = k or (model.segments if wanted.forced else None)
     if k and k > model.max_segments:
         raise RefusalError(400, f"Invalid request: segments: this model writes 1 to {model.max_segments} segments")
-    return Manner(model, k, wanted.format == "html")
+    return BatchKey(source, target, k, wanted.format == "html")
 
 
 def _task(wanted: TranslateRequest, text: str) -> Task:
@@ -90,19 +90,24 @@ def _task(wanted: TranslateRequest, text: str) -> Task:
     return Task(text, wanted.alternatives or 0, bool(wanted.details), wanted.trace, forced)
 
 
-async def translate_all(service: Service, request: Request, wanted: TranslateRequest, planned: Plan) -> list[Outcome]:
+async def translate_all(
+    service: Service, client: str, request: Request, wanted: TranslateRequest, planned: Plan
+) -> list[Outcome]:
     """Queue the texts and wait for them, until the deadline or until the client has left."""
     futures: list[asyncio.Future[Outcome]] = []
+    places: list[list[asyncio.Future[Outcome] | Outcome]] = []  # for each text its parts, in order
     try:
-        for text, manner in zip(wanted.texts, planned.manners, strict=True):
-            if manner is None or not text.strip():
-                future: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
-                future.set_result(Outcome(text))
-                futures.append(future)
-            else:
-                futures += service.batcher.submit(manner, [(_task(wanted, text), len(text))])
-        await _all_done(futures, request, service.settings.timeout)
-        return [future.result() for future in futures]
+        for text, key in zip(wanted.texts, planned.keys, strict=True):
+            places.append([])
+            for task in _task(wanted, text).parts(whole=key is None or key.html):
+                if key is None or not task.text.strip():
+                    places[-1].append(Outcome(task.text))
+                else:
+                    futures += service.batcher.submit(client, key, [(task, task.cost)])
+                    places[-1].append(futures[-1])
+        if futures:
+            await _all_done(futures, request, service.settings.timeout)
+        return [joined([one if isinstance(one, Outcome) else one.result() for one in parts]) for parts in places]
     except QueueFullError as full:
         raise too_busy(full.retry_after) from None
     except ClosedError:
@@ -116,11 +121,12 @@ async def translate_all(service: Service, request: Request, wanted: TranslateReq
 
 
 async def _all_done(futures: "list[asyncio.Future[Outcome]]", request: Request, timeout: float) -> None:
-    left = asyncio.ensure_future(_client_leaves(request))
-    everything = asyncio.ensure_future(asyncio.wait(futures))
+    left: asyncio.Future[Any] = asyncio.ensure_future(_client_leaves(request))
+    everything: asyncio.Future[Any] = asyncio.gather(*futures)  # or the first that fails
     try:
         await asyncio.wait([left, everything], timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
         if everything.done():
+            everything.result()
             return
         if left.done():
             raise client_left()
@@ -148,15 +154,15 @@ def answer(wanted: TranslateRequest, planned: Plan, outcomes: Sequence[Outcome])
     if wanted.alternatives:
         message["alternatives"] = shaped([outcome.alternatives for outcome in outcomes])
     if wanted.details:
-        message["details"] = shaped([_details(o, m) for o, m in zip(outcomes, planned.manners, strict=True)])
+        message["details"] = shaped([_details(o, m) for o, m in zip(outcomes, planned.keys, strict=True)])
     if wanted.trace is not None:
         message["trace"] = shaped([_trace(wanted, outcome) for outcome in outcomes])
     return message
 
 
-def _details(outcome: Outcome, manner: Manner | None) -> dict[str, Any]:
+def _details(outcome: Outcome, key: BatchKey | None) -> dict[str, Any]:
     return {
-        "segments": max((len(sentence.segments) for sentence in outcome.sentences), default=0) if manner else 0,
+        "segments": max((len(sentence.segments) for sentence in outcome.sentences), default=0) if key else 0,
         "steps": outcome.steps,
         "score": None if outcome.score is None else round(outcome.score, 4),
         "milliseconds": round(outcome.milliseconds, 2),

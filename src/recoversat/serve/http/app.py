@@ -1,8 +1,10 @@
 """The HTTP app: one small function an address."""
 
+import hmac
 import json
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from fastapi import FastAPI, Request, Response
 from fastapi.responses import FileResponse, PlainTextResponse
@@ -11,15 +13,15 @@ from starlette.responses import JSONResponse
 from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp
 
-from recoversat.serve import messages
-from recoversat.serve.answering import answer, check_size, plan, translate_all
-from recoversat.serve.gate import Gate, refused
-from recoversat.serve.languages import language_name
-from recoversat.serve.metrics import CONTENT_TYPE
-from recoversat.serve.openapi import describe
-from recoversat.serve.reading import parse_detect, parse_translate, read_fields
-from recoversat.serve.refusals import RefusalError
+from recoversat.serve.http import messages
+from recoversat.serve.http.answering import answer, check_size, plan, translate_all
+from recoversat.serve.http.gate import Gate, refused
+from recoversat.serve.http.openapi import describe
+from recoversat.serve.http.reading import parse_detect, parse_suggest, parse_translate, read_fields
+from recoversat.serve.http.refusals import RefusalError
+from recoversat.serve.process.metrics import CONTENT_TYPE
 from recoversat.serve.service import Service
+from recoversat.serve.work.languages import language_name
 
 PAGE = Path(__file__).parent / "page"
 _REFUSALS: dict[int | str, dict[str, Any]] = {
@@ -29,12 +31,15 @@ _REFUSALS: dict[int | str, dict[str, Any]] = {
     500: {"model": messages.ErrorMessage, "description": "Translation error"},
     503: {"model": messages.ErrorMessage, "description": "Too busy, too slow, or shutting down"},
 }
+_MOST_SUGGESTED = 100_000_000  # bytes of suggestions: strangers must not fill the disk
+M = TypeVar("M", messages.TranslateRequest, messages.DetectRequest, messages.SuggestRequest)
 _BUSY: dict[int | str, dict[str, Any]] = {503: _REFUSALS[503]}
 
 
 def create_app(service: Service) -> ASGIApp:
     """Build the app around a service."""
-    app = FastAPI(title="recoversat", docs_url=None, redoc_url=None, openapi_url=None)
+    # No redirects: one to the same path with a slash would repeat whatever host the client named.
+    app = FastAPI(title="recoversat", docs_url=None, redoc_url=None, openapi_url=None, redirect_slashes=False)
     app.add_exception_handler(HTTPException, _http_error)
     app.add_exception_handler(RefusalError, _refusal)
     app.add_exception_handler(Exception, _internal_error)
@@ -48,6 +53,14 @@ def _add_translation(app: FastAPI, service: Service) -> None:
     # A character takes up to twelve bytes in JSON (two escapes); the rest is for the other fields.
     body_limit = 12 * service.settings.char_limit + 100_000
 
+    async def admitted(request: Request, parse: Callable[[dict[str, Any]], M]) -> tuple[M, str]:
+        """Read and check a request; return it, and who asks."""
+        fields = await read_fields(request, body_limit, service.settings.timeout)
+        key, address = _api_key(request, fields), _address(request)
+        service.check_key(key, address)
+        wanted = parse(fields)
+        return wanted, service.admit(key, address, wanted.cost)
+
     @app.post(
         "/translate",
         response_model=messages.TranslateResponse,
@@ -55,11 +68,9 @@ def _add_translation(app: FastAPI, service: Service) -> None:
         summary="Translate a text or a list of texts",
     )
     async def translate(request: Request) -> Response:
-        fields = await read_fields(request, body_limit, service.settings.timeout)
-        service.admit(_api_key(request, fields), _address(request))
-        wanted = parse_translate(fields)
+        wanted, client = await admitted(request, parse_translate)
         planned = plan(service, wanted)
-        outcomes = await translate_all(service, request, wanted, planned)
+        outcomes = await translate_all(service, client, request, wanted, planned)
         size = sum(map(len, wanted.texts))
         service.metrics.characters.inc(size)
         request.scope["state"]["note"] = f" {planned.direction} {len(outcomes)} texts {size} characters"
@@ -74,12 +85,24 @@ def _add_translation(app: FastAPI, service: Service) -> None:
         summary="Detect the language of a text",
     )
     async def detect(request: Request) -> Response:
-        fields = await read_fields(request, body_limit, service.settings.timeout)
-        service.admit(_api_key(request, fields), _address(request))
-        wanted = parse_detect(fields)
+        wanted, _ = await admitted(request, parse_detect)
         check_size(service, wanted.texts)
         text = "\n".join(wanted.texts)
         return _json([{"confidence": d.confidence, "language": d.language} for d in service.detect(text)])
+
+    if (suggested := service.settings.suggestions) is None:
+        return
+    book: Path = suggested
+
+    @app.post("/suggest", response_model=messages.SuggestResponse, responses=_REFUSALS, summary="Suggest a better one")
+    async def suggest(request: Request) -> Response:
+        suggestion, _ = await admitted(request, parse_suggest)
+        check_size(service, [suggestion.q, suggestion.s])
+        with open(book, "a", encoding="utf-8") as file:
+            if file.tell() > _MOST_SUGGESTED:
+                raise RefusalError(503, "No more suggestions are taken")
+            file.write(json.dumps(suggestion.model_dump(exclude={"api_key"}), ensure_ascii=False) + "\n")
+        return _json({"success": True})
 
 
 def _add_information(app: FastAPI, service: Service) -> None:
@@ -94,18 +117,28 @@ def _add_information(app: FastAPI, service: Service) -> None:
     async def models() -> Response:
         return _json([_served_pair(service, source, target) for source, target in catalog.pairs])
 
-    @app.get("/health", responses=_BUSY, summary="Whether the server takes requests")
+    @app.get("/livez", responses=_BUSY, summary="Whether the server answers")
+    async def alive() -> dict[str, str]:
+        return {"status": "ok"}
+
+    @app.get("/readyz", responses=_BUSY, include_in_schema=False)
+    @app.get("/health", responses=_BUSY, summary="Whether translating works: some worker is there and gets on")
     async def health() -> dict[str, str]:
         if not service.batcher.is_working:
-            raise RefusalError(503, "The translating thread has died; restart the server")
+            raise RefusalError(503, "No worker translates at the moment; new ones are being started", retry_after=5)
         return {"status": "ok"}
 
     @app.get("/frontend/settings", responses=_BUSY, summary="What a frontend needs to know")
     async def frontend_settings() -> dict[str, Any]:
         return _frontend_settings(service)
 
-    @app.get("/metrics", response_class=PlainTextResponse, responses=_BUSY, summary="Figures for Prometheus")
-    async def metrics() -> Response:
+    @app.get("/metrics", response_class=PlainTextResponse, responses=_REFUSALS, summary="Figures for Prometheus")
+    async def metrics(request: Request) -> Response:
+        token = service.settings.metrics_token
+        if token is None:  # then whoever may translate may look
+            service.check_key(_api_key(request, {}), _address(request))
+        elif not hmac.compare_digest(_api_key(request, {}).encode(), token.encode()):
+            raise RefusalError(403, "Invalid token")
         return Response(service.metrics.exposition(service.batcher.waiting), media_type=CONTENT_TYPE)
 
 
@@ -121,7 +154,7 @@ def _frontend_settings(service: Service) -> dict[str, Any]:
             "source": {"code": source, "name": language_name(source)},
             "target": {"code": target, "name": language_name(target)},
         },
-        "suggestions": False,
+        "suggestions": service.settings.suggestions is not None,
         "supportedFilesFormat": [],
     }
 

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from recoversat.decoding.segmentwise import Forced
 from recoversat.inference.repairs.check_numbers import wrong_numbers
 from recoversat.inference.translation import Translation
-from recoversat.serve.catalog import ServedModel
+from recoversat.serve.work.catalog import ServedModel
 from recoversat.vocab import NEVER_EMITTED
 
-_TRIES = 2  # decodings for each alternative wanted: some turn out alike
+TRIES = 2  # decodings for each alternative wanted: some turn out alike
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ def other_translations(
     """
     again: dict[int, list[tuple[str, Forced]]] = {}  # by K: a place is one of that division
     for translation, given in zip(translations, forced, strict=True):
-        doubts = sorted(_doubts(model, translation, given), key=lambda doubt: doubt.gap)[: _TRIES * wanted]
+        doubts = sorted(_doubts(model, translation, given), key=lambda doubt: doubt.gap)[: TRIES * wanted]
         again.setdefault(len(translation.segments), []).extend(
             (translation.source, {**given, doubt.place: doubt.token}) for doubt in doubts
         )

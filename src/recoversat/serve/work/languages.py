@@ -1,7 +1,9 @@
 """Names of languages, and which of those on offer a text is written in."""
 
+import io
+import lzma
+from array import array
 from collections.abc import Sequence
-from copy import copy
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -43,9 +45,14 @@ def language_name(code: str) -> str:
 
 @cache
 def _identifier() -> Any:
-    from py3langid.langid import MODEL_FILE, LanguageIdentifier  # type: ignore[import-untyped]
+    """Load py3langid's model as its `load_model` does, but in memory: that one unpacks it into a temporary file."""
+    from py3langid.langid import MODEL_DIR, MODEL_FILE, LanguageIdentifier  # type: ignore[import-untyped]
 
-    return LanguageIdentifier.from_model_file(MODEL_FILE, norm_probs=True)
+    with lzma.open(MODEL_DIR / MODEL_FILE) as packed:
+        data = np.load(io.BytesIO(packed.read()), allow_pickle=False)
+    moves, rows = (array("HI"[data[name].itemsize // 4], data[name].tobytes()) for name in ("nextmove", "nextmove_row"))
+    features = data["ptc"], data["pc"], data["classes"].tolist()
+    return LanguageIdentifier(*features, moves, data["out_feat"].tolist(), norm_probs=True, tk_row=rows)
 
 
 class LanguageDetector:
@@ -53,19 +60,18 @@ class LanguageDetector:
 
     def __init__(self, languages: Sequence[str]) -> None:
         self._languages = list(languages)
-        identifier = copy(_identifier())  # restricting the copy leaves the original whole
-        self._known = {code: code.partition("-")[0].lower() for code in languages}
-        self._known = {code: base for code, base in self._known.items() if base in identifier.labels}
-        self._identifier = identifier if self._known else None
-        if self._identifier:
-            self._identifier.set_languages(sorted(set(self._known.values())))
+        known = {code: code.partition("-")[0].lower() for code in languages}
+        self._known = {code: base for code, base in known.items() if base in _identifier().labels}
 
     def rank(self, text: str) -> list[Detected]:
-        """Rank the languages on offer, the likeliest first; always at least one."""
-        if not self._identifier:
+        """Rank the languages on offer, the likeliest first; always at least one.
+
+        The confidence is that among all languages: French is neither English nor German, and sure of neither.
+        """
+        if not self._known:
             return [Detected(code, 0.0) for code in self._languages]
         with np.errstate(all="ignore"):
-            scores = dict(self._identifier.rank(text))
+            scores = dict(_identifier().rank(text))
         # Languages the detector has never heard of are left out: nothing can be said of them.
-        ranked = [Detected(code, round(100 * float(scores[base]), 1)) for code, base in self._known.items()]
-        return sorted(ranked, key=lambda found: -found.confidence)
+        ranked = sorted(self._known.items(), key=lambda item: -scores[item[1]])
+        return [Detected(code, round(100 * float(scores[base]), 1)) for code, base in ranked]

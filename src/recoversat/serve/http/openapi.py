@@ -4,14 +4,19 @@ from typing import Any
 
 from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
+from pydantic import BaseModel
 
 from recoversat import __version__
-from recoversat.serve.messages import DetectRequest, TranslateRequest
+from recoversat.serve.http.messages import DetectRequest, SuggestRequest, TranslateRequest
 from recoversat.serve.service import Service
 
 _REF = "#/components/schemas/{model}"
-_TEXT_FIELDS = ("q", "source", "target", "format", "api_key")
-_EXAMPLES = {"/translate": {"q": "Two dogs run.", "source": "auto", "target": "de"}, "/detect": {"q": "Two dogs run."}}
+_TEXT_FIELDS = ("q", "s", "source", "target", "format", "api_key")
+_EXAMPLES: dict[str, tuple[type[BaseModel], dict[str, str]]] = {
+    "/translate": (TranslateRequest, {"q": "Two dogs run.", "source": "auto", "target": "de"}),
+    "/detect": (DetectRequest, {"q": "Two dogs run."}),
+    "/suggest": (SuggestRequest, {"q": "Two dogs run.", "s": "Zwei Hunde rennen.", "source": "en", "target": "de"}),
+}
 
 
 def describe(app: FastAPI, service: Service) -> dict[str, Any]:
@@ -25,11 +30,13 @@ def describe(app: FastAPI, service: Service) -> dict[str, Any]:
         routes=app.routes,
     )
     schemas = spec.setdefault("components", {}).setdefault("schemas", {})
-    for path, message in (("/translate", TranslateRequest), ("/detect", DetectRequest)):
+    for path, (message, example) in _EXAMPLES.items():
+        if path not in spec["paths"]:
+            continue
         schema = message.model_json_schema(ref_template=_REF)
         schemas |= schema.pop("$defs", {})
         _fit(schema["properties"], service)
-        spec["paths"][path]["post"]["requestBody"] = _bodies(schema, _EXAMPLES[path])
+        spec["paths"][path]["post"]["requestBody"] = _bodies(schema, example)
     app.openapi_schema = spec
     return spec
 
@@ -37,10 +44,12 @@ def describe(app: FastAPI, service: Service) -> dict[str, Any]:
 def _fit(properties: dict[str, Any], service: Service) -> None:
     """Put the limits and languages of this server into the fields of a request."""
     settings, languages = service.settings, service.catalog.languages
-    text, texts = properties["q"]["anyOf"]
+    text, *texts = properties["q"].get("anyOf", [properties["q"]])
     text["maxLength"] = settings.char_limit
-    texts["maxItems"] = settings.text_limit
-    if "source" in properties:
+    for listed in texts:
+        listed["maxItems"] = settings.text_limit
+        listed["items"]["maxLength"] = settings.char_limit
+    if "format" in properties:
         properties["source"]["enum"] = ["auto", *languages]
         properties["target"]["enum"] = languages
 
@@ -54,7 +63,7 @@ def _bodies(schema: dict[str, Any], example: dict[str, str]) -> dict[str, Any]:
     }
     if "format" in fields:
         fields["format"] = {"type": "string", "enum": ["text", "html", ""]}
-        fields["alternatives"] = {"type": "integer", "minimum": 0, "maximum": 10}
+        fields["alternatives"] = {"type": "integer", "maximum": 10}
     form = {"type": "object", "properties": fields, "required": schema["required"]}
     return {
         "required": True,

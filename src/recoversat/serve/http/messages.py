@@ -1,10 +1,27 @@
 """What travels: requests and answers as LibreTranslate has them, and the fields we add."""
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 Text = Annotated[str, Field(min_length=1)]
+
+
+def _whole_number(value: Any) -> Any:
+    """Take 2.0 and "2" for 2: to JSON the first is a whole number, and LibreTranslate's clients send the second."""
+    if isinstance(value, float) and value.is_integer():
+        return int(value)
+    is_number = isinstance(value, str) and value.isascii() and value.removeprefix("-").isdigit()
+    return int(value[:10]) if is_number else value
+
+
+def _at_least_none(value: Any) -> Any:
+    """Take a negative number of alternatives for none, as LibreTranslate does."""
+    value = _whole_number(value)
+    return 0 if isinstance(value, int) and value < 0 else value
+
+
+Whole = BeforeValidator(_whole_number)
 
 
 class ForcedField(BaseModel):
@@ -12,10 +29,10 @@ class ForcedField(BaseModel):
 
     model_config = ConfigDict(strict=True)
 
-    segment: int = Field(ge=0, le=1000)
-    position: int = Field(ge=0, le=10_000)
+    segment: Annotated[int, Field(ge=0, le=1000), Whole]
+    position: Annotated[int, Field(ge=0, le=10_000), Whole]
     token: str = Field(min_length=1, max_length=200, description="a piece as the trace shows it")
-    sentence: int = Field(0, ge=0, le=10_000)
+    sentence: Annotated[int, Field(ge=0, le=10_000), Whole] = 0
 
 
 class TextRequest(BaseModel):
@@ -30,6 +47,11 @@ class TextRequest(BaseModel):
         """The texts as a list."""
         return [self.q] if isinstance(self.q, str) else self.q
 
+    @property
+    def cost(self) -> int:
+        """How many requests it counts as."""
+        return len(self.texts)
+
 
 class TranslateRequest(TextRequest):
     """What /translate understands; the last four fields are ours."""
@@ -37,24 +59,50 @@ class TranslateRequest(TextRequest):
     source: Text = Field(description='language code, or "auto"; case and region are forgiven')
     target: Text = Field(description="language code; case and region are forgiven")
     format: Literal["text", "html"] | None = Field(None, description="text unless told")
-    alternatives: Annotated[int, Field(ge=0, le=10)] | None = Field(None, description="other translations wanted")
+    alternatives: Annotated[Annotated[int, Field(le=10)] | None, BeforeValidator(_at_least_none)] = Field(
+        None, description="other translations wanted; none below 1"
+    )
     api_key: str | None = None
-    segments: Annotated[int, Field(ge=1, le=1000)] | Literal["auto"] | None = Field(
+    segments: Annotated[Annotated[int, Field(ge=1, le=1000)] | Literal["auto"] | None, Whole] = Field(
         None, description='K, or "auto": by length where the model has learnt several, as it is by default'
     )
     details: bool | None = Field(None, description="tell K, steps, score and milliseconds too")
-    trace: Annotated[int, Field(ge=0, le=20)] | None = Field(
+    trace: Annotated[Annotated[int, Field(ge=0, le=20)] | None, Whole] = Field(
         None, description="show all segments, with so many of the likeliest tokens at each position"
     )
     forced: Annotated[list[ForcedField], Field(max_length=200)] | None = Field(
         None, description="tokens that must stand somewhere"
     )
 
+    @property
+    def cost(self) -> int:
+        """How many requests it counts as: each text, and each alternative of it."""
+        return len(self.texts) * (1 + (self.alternatives or 0))
+
 
 class DetectRequest(TextRequest):
     """What /detect understands."""
 
     api_key: str | None = None
+
+
+class SuggestRequest(BaseModel):
+    """What /suggest understands: `s` is a better translation of `q`."""
+
+    model_config = ConfigDict(strict=True)
+
+    q: Text
+    s: Text
+    source: Text = Field(max_length=40)
+    target: Text = Field(max_length=40)
+    api_key: str | None = None
+    cost: ClassVar[int] = 1
+
+
+class SuggestResponse(BaseModel):
+    """What /suggest answers."""
+
+    success: bool
 
 
 class Detection(BaseModel):
