@@ -11,6 +11,7 @@ import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from http.client import HTTPConnection
 from pathlib import Path
 
 import psutil
@@ -102,6 +103,25 @@ def test_who_does_not_read_is_cut_off(folder: Path, tmp_path: Path) -> None:
         until(is_open)
         until(lambda: not is_open())
         assert server.post("/translate", q="alpha", **EN_DE)["translatedText"]
+
+
+def test_on_a_socket_of_both_kinds_each_old_address_has_its_own_allowance(folder: Path, tmp_path: Path) -> None:
+    options = ("--host", "::", "--rate-limit", "2", "--trusted-proxy", "127.0.0.9")
+
+    def status(address: str, forwarded_for: str = "") -> int:
+        client = HTTPConnection("127.0.0.1", port(server), source_address=(address, 0))
+        client.request("POST", "/detect?q=alpha", headers={"X-Forwarded-For": forwarded_for})
+        return client.getresponse().status
+
+    with serving(folder, tmp_path / "log", *options) as server:
+        for address in ("127.0.0.2", "127.0.0.3"):
+            assert [status(address, "10.0.0.1") for _ in range(3)] == [
+                200,
+                200,
+                429,
+            ]  # who is not trusted is not believed
+        for user in ("10.0.0.1", "10.0.0.2"):
+            assert [status("127.0.0.9", user) for _ in range(3)] == [200, 200, 429]
 
 
 def test_a_worker_that_hangs_is_replaced_and_its_work_done(folder: Path, tmp_path: Path) -> None:
