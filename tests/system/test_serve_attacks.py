@@ -153,6 +153,25 @@ def test_a_server_whose_worker_hangs_is_alive_but_not_ready(folder: Path, tmp_pa
         assert status("/health") == 200
 
 
+def test_a_short_sentence_goes_in_between(folder: Path, tmp_path: Path) -> None:
+    long = {"q": " ".join([sentence(7)] * 150), "alternatives": 10, **EN_DE}
+
+    def short() -> str:
+        client = HTTPConnection("127.0.0.1", port(server), source_address=("127.0.0.2", 0), timeout=30)
+        client.request("POST", "/translate?source=en&target=de&q=alpha%20bravo")
+        return str(json.load(client.getresponse())["translatedText"])
+
+    with serving(folder, tmp_path / "log", "--piece-limit", "1000000") as server, ThreadPoolExecutor(1) as pool:
+        alone = short()
+        start = time.monotonic()
+        waiting = pool.submit(server.post, "/translate", timeout=60, **long)
+        until(lambda: "recoversat_requests_in_progress 2.0" in server.get("/metrics"))
+        time.sleep(0.3)
+        assert short() == alone
+        assert not waiting.done(), f"the long one took only {time.monotonic() - start:.1f} seconds"
+        assert waiting.result()["translatedText"] == server.post("/translate", timeout=60, **long)["translatedText"]
+
+
 def test_nothing_is_decoded_for_a_client_that_has_left(folder: Path, tmp_path: Path) -> None:
     texts = [" ".join([sentence(number)] * 150) for number in range(6)]
     body = json.dumps({"q": texts, "alternatives": 5, **EN_DE}).encode()
