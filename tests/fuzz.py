@@ -14,7 +14,7 @@ from collections import Counter
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis import strategies as st
@@ -25,6 +25,9 @@ from recoversat.text.documents.block import tags_in
 from recoversat.text.documents.translating import translate_documents
 from recoversat.text.placeholders import hard_texts
 from tests.nasty import REPEATED, SNIPPETS, stretched
+
+if TYPE_CHECKING:
+    from recoversat.serve.work.catalog import ServedModel
 
 Format = Literal["text", "html"]
 Translate = Callable[[str, Format], str]
@@ -90,7 +93,7 @@ def model_translate(text: str, format_: Format) -> str:
 
 
 @cache
-def _model() -> "ServedModel":  # type: ignore[name-defined]  # noqa: F821
+def _model() -> "ServedModel":
     from recoversat.serve.work.catalog import serve_model
     from recoversat.translator import Translator
 

@@ -11,6 +11,7 @@ import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from http.client import HTTPConnection
 from pathlib import Path
 
 import psutil
@@ -104,6 +105,25 @@ def test_who_does_not_read_is_cut_off(folder: Path, tmp_path: Path) -> None:
         assert server.post("/translate", q="alpha", **EN_DE)["translatedText"]
 
 
+def test_on_a_socket_of_both_kinds_each_old_address_has_its_own_allowance(folder: Path, tmp_path: Path) -> None:
+    options = ("--host", "::", "--rate-limit", "2", "--trusted-proxy", "127.0.0.9")
+
+    def status(address: str, forwarded_for: str = "") -> int:
+        client = HTTPConnection("127.0.0.1", port(server), source_address=(address, 0))
+        client.request("POST", "/detect?q=alpha", headers={"X-Forwarded-For": forwarded_for})
+        return client.getresponse().status
+
+    with serving(folder, tmp_path / "log", *options) as server:
+        for address in ("127.0.0.2", "127.0.0.3"):
+            assert [status(address, "10.0.0.1") for _ in range(3)] == [
+                200,
+                200,
+                429,
+            ]  # who is not trusted is not believed
+        for user in ("10.0.0.1", "10.0.0.2"):
+            assert [status("127.0.0.9", user) for _ in range(3)] == [200, 200, 429]
+
+
 def test_a_worker_that_hangs_is_replaced_and_its_work_done(folder: Path, tmp_path: Path) -> None:
     with serving(folder, tmp_path / "log", "--hang-timeout", "2") as server, ThreadPoolExecutor(1) as pool:
         (stuck,) = server.workers()
@@ -131,6 +151,25 @@ def test_a_server_whose_worker_hangs_is_alive_but_not_ready(folder: Path, tmp_pa
         os.kill(stuck, signal.SIGCONT)
         assert waiting.result(60)["translatedText"]
         assert status("/health") == 200
+
+
+def test_a_short_sentence_goes_in_between(folder: Path, tmp_path: Path) -> None:
+    long = {"q": " ".join([sentence(7)] * 150), "alternatives": 10, **EN_DE}
+
+    def short() -> str:
+        client = HTTPConnection("127.0.0.1", port(server), source_address=("127.0.0.2", 0), timeout=30)
+        client.request("POST", "/translate?source=en&target=de&q=alpha%20bravo")
+        return str(json.load(client.getresponse())["translatedText"])
+
+    with serving(folder, tmp_path / "log", "--piece-limit", "1000000") as server, ThreadPoolExecutor(1) as pool:
+        alone = short()
+        start = time.monotonic()
+        waiting = pool.submit(server.post, "/translate", timeout=60, **long)
+        until(lambda: "recoversat_requests_in_progress 2.0" in server.get("/metrics"))
+        time.sleep(0.3)
+        assert short() == alone
+        assert not waiting.done(), f"the long one took only {time.monotonic() - start:.1f} seconds"
+        assert waiting.result()["translatedText"] == server.post("/translate", timeout=60, **long)["translatedText"]
 
 
 def test_nothing_is_decoded_for_a_client_that_has_left(folder: Path, tmp_path: Path) -> None:

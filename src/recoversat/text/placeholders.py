@@ -27,10 +27,13 @@ _PLANE_15 = "\U000f0000-\U000fffff"  # private use; here `markup` puts elements 
 _CONVERSION = r"%(?:\d++\$|\([\w.-]++\))?+[-+#0]*+\d*+(?:\.\d++)?+(?:hh|h|ll|l|q|j|z|t|L)?+[sdiufFeEgGxXocCpa@]"
 _NO_URL = r"\s(){}<>\"“”„«»。，、！？；"
 _URL_GROUP = rf"\([^{_NO_URL}]*\)|\{{+[^{{}}\s]*\}}+"
+# What ends a line ends a sentence, and every span with it.
+_BREAK = r"\n\r\t\v\f\x1c-\x1e\x85\u2028\u2029"
 _HARD = rf"""
-      \{{\{{[^{{}}\n]*\}}\}}                                      # {{{{ name }}}}
-    | \{{%[^{{}}\n]*?%\}}                                       # {{% tag %}}
-    | \{{\w*,\s*(?:plural|select|selectordinal|number|date|time)\b(?:[^{{}}\n]|\{{[^{{}}\n]*\}})*\}}
+      \{{\{{[^{{}}{_BREAK}]*\}}\}}                                # {{{{ name }}}}
+    | \{{%[^{{}}{_BREAK}]*?%\}}                                 # {{% tag %}}
+    | \{{\w*+,[^\S{_BREAK}]*+(?:plural|select|selectordinal|number|date|time)\b
+      (?:[^{{}}{_BREAK}]|\{{[^{{}}{_BREAK}]*\}})*\}}
     | [$\#%]?\{{[^{{}}\s]*\}}                                   # {{name}} ${{NAME}} #{{name}} %{{name}}
     | %%
     | (?<!\d){_CONVERSION} | {_CONVERSION}(?![A-Za-z])        # but "100%ige" is a percentage

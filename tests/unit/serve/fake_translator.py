@@ -18,7 +18,7 @@ from recoversat.inference.translation import Segment, Translation
 from recoversat.serve.process.metrics import Metrics
 from recoversat.serve.service import Service, make_service
 from recoversat.serve.settings import ServeSettings
-from recoversat.serve.work.batching import Worker
+from recoversat.serve.work.batching import Batch, Worker
 from recoversat.serve.work.catalog import Catalog, ServedModel, serve_model
 from recoversat.serve.work.translating import BatchKey, Job, Outcome, Task, translate_tasks
 from recoversat.text.alignment import Part, Range
@@ -138,12 +138,12 @@ class InThisProcess(Worker[BatchKey, Task, Outcome]):
     def prepare(self, closed: threading.Event) -> None:
         pass
 
-    def run(self, group: BatchKey, tasks: list[Task], wanted: Callable[[], bool]) -> Sequence[Outcome | Exception]:
-        model = self._catalog.route(group.source, group.target, group.segments)
+    def run(self, batch: Batch[BatchKey, Task, Outcome], errand: Callable[[], Any]) -> None:
+        key, settings = batch.group, self._settings
+        model = self._catalog.route(key.source, key.target, key.segments)
         assert model is not None
-        settings = self._settings
-        job = Job(model, group, settings.batch_size, settings.piece_limit, self._metrics.count_decoding)
-        return translate_tasks(job, tasks)
+        job = Job(model, key, settings.batch_size, settings.piece_limit, self._metrics.count_decoding)
+        batch.finish(translate_tasks(job, batch.tasks))
 
     def close(self) -> None:
         pass

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from recoversat.serve.work.batching import (
+    Batch,
     Batcher,
     BatchLimits,
     ClosedError,
@@ -25,7 +26,6 @@ class Doing(Worker[str, int, int]):
     def __init__(self, run: Run, *, is_open: bool = True) -> None:
         self._run, self.gate = run, threading.Event()
         self.seen: list[list[int]] = []
-        self.wanted: Callable[[], bool] = lambda: True
         if is_open:
             self.gate.set()
 
@@ -36,11 +36,11 @@ class Doing(Worker[str, int, int]):
     def prepare(self, closed: threading.Event) -> None:
         pass
 
-    def run(self, group: str, tasks: list[int], wanted: Callable[[], bool]) -> Sequence[int | Exception]:
-        self.seen.append(tasks)
-        self.wanted = wanted
+    def run(self, batch: Batch[str, int, int], errand: Callable[[], Batch[str, int, int] | None]) -> None:
+        self.seen.append(batch.tasks)
+        self.batch, self.errand = batch, errand
         self.gate.wait(30)
-        return self._run(group, tasks)
+        batch.finish(self._run(batch.group, batch.tasks))
 
     def close(self) -> None:
         pass
@@ -181,7 +181,7 @@ def test_what_a_lost_worker_held_is_done_by_another_each_alone() -> None:
     assert [results[0], results[2]] == [5, 9]
     assert isinstance(results[1], WorkerLostError)
     assert worker.seen[0] == [5, 7, 9]
-    assert sorted(worker.seen[1:]) == [[5], [7], [9]]
+    assert sorted(worker.seen[1:]) == [[5], [7], [7], [9]]
 
 
 @pytest.mark.parametrize("cost", [1, 100])  # taken before what was lost, and after it
@@ -215,10 +215,34 @@ def test_a_worker_is_told_once_nobody_waits_any_more() -> None:
         futures = batcher.submit("me", "a", [(1, 1), (2, 1)])
         await busy(worker)
         futures[0].cancel()
-        assert worker.wanted()
+        assert worker.batch.is_wanted
         futures[1].cancel()
-        assert not worker.wanted()
+        assert not worker.batch.is_wanted
         worker.gate.set()
+        batcher.close()
+
+    asyncio.run(main())
+
+
+def test_a_short_job_goes_in_between_where_its_turn_comes_first() -> None:
+    worker = Doing(same, is_open=False)
+
+    async def main() -> None:
+        batcher = Batcher([worker], BatchLimits(window=0.01))
+        futures = batcher.submit("slow", "a", [(1, 2000)])
+        await busy(worker)
+        assert worker.batch.is_long
+        assert worker.errand() is None
+        futures += batcher.submit("slow", "a", [(2, 100)])  # its client's turn comes after the long one
+        futures += batcher.submit("quick", "b", [(3, 100), (4, 100), (5, 1900), (6, 100)])
+        errand = worker.errand()
+        assert errand is not None
+        assert (errand.group, errand.tasks) == ("b", [3, 4])
+        errand.finish([30, 40])
+        assert worker.errand() is None
+        assert await results_of(futures[2:4]) == [30, 40]
+        worker.gate.set()
+        assert await results_of(futures) == [1, 2, 30, 40, 5, 6]
         batcher.close()
 
     asyncio.run(main())

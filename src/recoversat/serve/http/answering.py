@@ -20,6 +20,7 @@ from recoversat.text.directions import known_language
 from recoversat.vocab import DEL, EOS, SPECIAL_PIECES
 
 _ENDINGS = {"eos": [SPECIAL_PIECES[EOS]], "del": [SPECIAL_PIECES[DEL]], "cut": []}
+_HTML = 3  # times the cost of plain text: what stands in elements is translated too, and looked for
 _SHORT = 40  # characters; shorter texts of a list are detected together
 
 
@@ -103,7 +104,8 @@ async def translate_all(
                 if key is None or not task.text.strip():
                     places[-1].append(Outcome(task.text))
                 else:
-                    futures += service.batcher.submit(client, key, [(task, task.cost)])
+                    cost = task.cost * (_HTML if key.html else 1)
+                    futures += service.batcher.submit(client, key, [(task, cost)])
                     places[-1].append(futures[-1])
         if futures:
             await _all_done(futures, request, service.settings.timeout)

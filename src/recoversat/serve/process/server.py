@@ -71,6 +71,7 @@ def serve(settings: ServeSettings) -> None:
 
 def _uvicorn_config(service: Service) -> uvicorn.Config:
     settings = service.settings
+    proxy = settings.trusted_proxy
     return uvicorn.Config(
         create_app(service),
         http=limited_connections(settings),
@@ -80,8 +81,9 @@ def _uvicorn_config(service: Service) -> uvicorn.Config:
         access_log=False,
         backlog=_BACKLOG,
         timeout_graceful_shutdown=max(1, round(settings.shutdown_timeout)),
-        proxy_headers=settings.trusted_proxy is not None,
-        forwarded_allow_ips=settings.trusted_proxy,
+        proxy_headers=proxy is not None,
+        # On a socket of both kinds an address of the old kind is written like one of the new.
+        forwarded_allow_ips=[proxy, f"::ffff:{proxy}"] if proxy else None,
         server_header=False,
     )
 

@@ -15,7 +15,7 @@ from recoversat.errors import UserError
 from recoversat.serve.process.logs import log, log_error, start_logging
 from recoversat.serve.process.metrics import Metrics
 from recoversat.serve.settings import ServeSettings
-from recoversat.serve.work.batching import Worker, WorkerLostError
+from recoversat.serve.work.batching import Batch, Worker, WorkerLostError
 from recoversat.serve.work.catalog import Catalog, OfferedModel, ServedModel, load_models, model_sources
 from recoversat.serve.work.translating import BatchKey, Job, Outcome, Task, translate_tasks
 
@@ -25,7 +25,11 @@ _BEAT_EVERY = 0.5  # seconds
 _STUCK = 5.0  # seconds without a beat after which a worker is no longer called well
 _LONGEST_PAUSE = 30.0
 
+_ERRAND_EVERY = 0.02  # seconds between two looks for something short to do while a long text is being translated
+
 Results = Sequence[Outcome | Exception]
+_Batch = Batch[BatchKey, Task, Outcome]
+_Order = tuple[int, BatchKey, list[Task]]  # a batch on its way to a worker, with its number
 
 
 class TranslationError(Exception):
@@ -38,6 +42,7 @@ class WorkerProcess(Worker[BatchKey, Task, Outcome]):
     def __init__(self, settings: ServeSettings, metrics: Metrics) -> None:
         self._settings, self._metrics = settings, metrics
         self._ready, self._beat_at = False, float("inf")  # inf: it has nothing to do
+        self._number = 0  # of the last batch it was given
         self._start()
 
     @property
@@ -82,35 +87,48 @@ class WorkerProcess(Worker[BatchKey, Task, Outcome]):
                 closed.wait(pause)
                 pause = min(2 * pause, _LONGEST_PAUSE)
 
-    def run(self, group: BatchKey, tasks: list[Task], wanted: Callable[[], bool]) -> Results:
+    def run(self, batch: _Batch, errand: Callable[[], _Batch | None]) -> None:
         """Have a batch translated; tell the worker once nobody wants it, and kill it when it hangs."""
-        killer = threading.Timer(self._settings.hang_timeout, self._process.kill)
-        killer.start()  # a pipe that nobody empties may be full
+        given, told = dict[int, _Batch](), False
         self._beat_at = time.monotonic()
-        told = False
         try:
-            self._pipe.send((group, tasks))
-            while True:
-                killer.cancel()
-                if self._pipe.poll(_BEAT_EVERY / 2):
-                    if (news := self._pipe.recv()) == _BEAT:
-                        self._beat_at = time.monotonic()
-                        continue
-                    results, sentences, steps, self._ready = news
-                    self._metrics.count_decoding(sentences, steps)
-                    return list(results)
+            self._give(batch, given)
+            while given:
+                if self._pipe.poll(_ERRAND_EVERY if batch.is_long else _BEAT_EVERY / 2):
+                    self._hear(given)
+                    continue
                 if time.monotonic() - self._beat_at > self._settings.hang_timeout:
                     log.error("worker %s hangs and is killed", self.pid)
                     self._process.kill()
-                if not told and not wanted():
+                if not told and not batch.is_wanted:
                     self._pipe.send(_STOP)
                     told = True
+                alone = batch.is_long and not told and list(given.values()) == [batch]
+                if alone and (found := errand()):
+                    self._give(found, given)
         except (EOFError, OSError) as error:
             self._ready = False
             raise WorkerLostError(f"worker {self.pid} was lost") from error
         finally:
-            killer.cancel()
             self._beat_at = float("inf")
+
+    def _give(self, batch: _Batch, given: dict[int, _Batch]) -> None:
+        self._number += 1
+        given[self._number] = batch
+        killer = threading.Timer(self._settings.hang_timeout, self._process.kill)
+        killer.start()  # a pipe that nobody empties may be full
+        try:
+            self._pipe.send((self._number, batch.group, batch.tasks))
+        finally:
+            killer.cancel()
+
+    def _hear(self, given: dict[int, _Batch]) -> None:
+        news = self._pipe.recv()
+        self._beat_at = time.monotonic()
+        if news != _BEAT:
+            number, results, sentences, steps, self._ready = news
+            self._metrics.count_decoding(sentences, steps)
+            given.pop(number).finish(results)
 
     def close(self) -> None:
         """Let the process go: it leaves when its pipe is closed, or is made to."""
@@ -143,52 +161,55 @@ def run_worker(settings: ServeSettings, parent: Connection) -> None:
         return
     with suppress(EOFError, OSError):  # until whoever started us closes the pipe, or is gone
         parent.send([model.offered for model in models])
-        while True:
-            while (batch := parent.recv()) == _STOP:
+        desk = _Desk(settings, catalog, parent)
+        while not (too_much := _over_share(settings)):
+            while (order := parent.recv()) == _STOP:
                 pass  # too late: the batch it meant was done
-            key, tasks = batch
-            done = _translate(catalog, key, tasks, settings, parent)
-            too_much = _over_share(settings)
-            parent.send((*done, not too_much))  # whether it is ready for more
-            if too_much:
-                log.warning("worker leaves: it holds %s allowed", too_much)
-                return
+            desk.fill(order)
+        log.warning("worker leaves: it holds %s allowed", too_much)
 
 
-def _translate(
-    catalog: Catalog[ServedModel], key: BatchKey, tasks: list[Task], settings: ServeSettings, parent: Connection
-) -> tuple[Results, int, int]:
-    """Translate a batch; return the results, sentences and steps."""
-    counted = [0, 0]
+class _Desk:
+    """Where batches are translated: one after the other, and a short one in the middle of a long one."""
 
-    def count(sentences: int, steps: int) -> None:
-        counted[0] += sentences
-        counted[1] += steps
+    def __init__(self, settings: ServeSettings, catalog: Catalog[ServedModel], parent: Connection) -> None:
+        self._settings, self._catalog, self._parent = settings, catalog, parent
+        self._beat_at = time.monotonic()
 
-    model = catalog.route(key.source, key.target, key.segments)
-    assert model is not None  # the key was made from what we offered
-    try:
-        with stoppable(_Heart(parent).check):
-            found = translate_tasks(Job(model, key, settings.batch_size, settings.piece_limit, count), tasks)
-    except StoppedError:
-        found = [TranslationError("stopped")] * len(tasks)
-    return [_told(result, settings.log_text) for result in found], counted[0], counted[1]
+    def fill(self, order: _Order, *, in_between: bool = False) -> None:
+        """Translate a batch and send the results back, with sentences, steps, and whether we are ready for more."""
+        number, key, tasks = order
+        counted = [0, 0]
 
+        def count(sentences: int, steps: int) -> None:
+            counted[0] += sentences
+            counted[1] += steps
 
-class _Heart:
-    """Tell the other process between two steps that decoding gets on, and listen whether it is to stop."""
-
-    def __init__(self, parent: Connection) -> None:
-        self._parent, self._last = parent, time.monotonic()
-
-    def check(self) -> None:
-        """Beat, and raise StoppedError where nobody waits any more."""
+        model = self._catalog.route(key.source, key.target, key.segments)
+        assert model is not None  # the key was made from what we offered
+        settings, found = self._settings, list[Outcome | Exception]()
         try:
-            if self._parent.poll() and self._parent.recv() == _STOP:
-                raise StoppedError
-            if time.monotonic() - self._last > _BEAT_EVERY:
-                self._parent.send(_BEAT)
-                self._last = time.monotonic()
+            with stoppable(self._beat if in_between else self._listen):
+                found = translate_tasks(Job(model, key, settings.batch_size, settings.piece_limit, count), tasks)
+        except StoppedError:
+            found = [TranslationError("stopped")] * len(tasks)
+        results = [_told(result, settings.log_text) for result in found]
+        self._parent.send((number, results, *counted, not _over_share(settings)))
+
+    def _beat(self) -> None:
+        """Tell the other process between two steps that decoding gets on."""
+        if time.monotonic() - self._beat_at > _BEAT_EVERY:
+            self._parent.send(_BEAT)
+            self._beat_at = time.monotonic()
+
+    def _listen(self) -> None:
+        """Beat, do what is sent in between, and stop where nobody waits any more."""
+        try:
+            while self._parent.poll():
+                if (order := self._parent.recv()) == _STOP:
+                    raise StoppedError
+                self.fill(order, in_between=True)
+            self._beat()
         except (EOFError, OSError):
             raise StoppedError from None
 

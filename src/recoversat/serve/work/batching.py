@@ -15,7 +15,8 @@ T = TypeVar("T")  # a task
 R = TypeVar("R")  # its result
 
 _LOOK_EVERY = 0.5  # seconds an idle thread waits before it looks whether its worker is still alive
-_TRIES = 2  # workers that may die of a job
+_TRIES = 3  # workers that may die of a job
+_SHORT = 300  # bytes: so short a text may be done in between, while a longer one is being done
 
 
 class QueueFullError(Exception):
@@ -47,8 +48,8 @@ class Worker(ABC, Generic[G, T, R]):
         """Come back to life if need be; return when ready, or once `closed`."""
 
     @abstractmethod
-    def run(self, group: G, tasks: list[T], wanted: Callable[[], bool]) -> Sequence[R | Exception]:
-        """Do a batch, or raise WorkerLostError; may stop early once it is no longer `wanted`."""
+    def run(self, batch: "Batch[G, T, R]", errand: Callable[[], "Batch[G, T, R] | None"]) -> None:
+        """Finish a batch, or raise WorkerLostError; in between it may ask for a short `errand`, and finish that."""
 
     @abstractmethod
     def close(self) -> None:
@@ -66,6 +67,33 @@ class _Job(Generic[G, T, R]):
     turn: float = 0.0
     losses: int = 0  # workers that died while they did it; from then on it is done alone
     since: float = field(default_factory=time.monotonic)
+
+
+class Batch(Generic[G, T, R]):
+    """Jobs that are done together."""
+
+    def __init__(self, jobs: "list[_Job[G, T, R]]") -> None:
+        self.jobs = sorted(jobs, key=lambda job: job.cost)
+        self.group, self.tasks = jobs[0].group, [job.task for job in self.jobs]
+        self.turn, self.is_finished = min(job.turn for job in jobs), False
+
+    @property
+    def is_wanted(self) -> bool:
+        """Say whether anybody still waits for it."""
+        return not all(job.future.cancelled() for job in self.jobs)
+
+    @property
+    def is_long(self) -> bool:
+        """Say whether it is one text that takes its time: others may go in between."""
+        return len(self.jobs) == 1 and self.jobs[0].cost > _SHORT
+
+    def finish(self, results: Sequence[R | Exception]) -> None:
+        """Tell those who wait."""
+        self.is_finished = True
+        if len(results) != len(self.jobs):
+            results = [AssertionError("not one result for each task")] * len(self.jobs)
+        for job, result in zip(self.jobs, results, strict=True):
+            _deliver(job, result)
 
 
 @dataclass(frozen=True)
@@ -172,35 +200,45 @@ class Batcher(Generic[G, T, R]):
         while True:
             worker.prepare(self._closed)
             batch = self._next()
-            if batch is None:
-                return
             if batch:
                 self._do(worker, batch)
+            elif self._closed.is_set():
+                return
 
-    def _do(self, worker: Worker[G, T, R], batch: list[_Job[G, T, R]]) -> None:
+    def _do(self, worker: Worker[G, T, R], batch: Batch[G, T, R]) -> None:
         start = time.monotonic()
         with suppress(Exception):  # figures that cannot be written are no reason to stop translating
-            self._observe(len(batch), start - min(job.since for job in batch), len(self._waiting))
+            self._observe(len(batch.jobs), start - min(job.since for job in batch.jobs), len(self._waiting))
+        given = [batch]
+
+        def errand() -> Batch[G, T, R] | None:
+            if found := self._errand_before(batch):
+                given.append(found)
+            return found
+
         try:
-            tasks, wanted = [job.task for job in batch], lambda: not all(job.future.cancelled() for job in batch)
-            results = list(worker.run(batch[0].group, tasks, wanted))
-            assert len(results) == len(batch)
+            worker.run(batch, errand)
         except WorkerLostError as error:
-            self._try_again(batch, error)
+            self._try_again([job for each in given if not each.is_finished for job in each.jobs], error)
             return
         except Exception as error:
-            results = [error] * len(batch)
+            batch.finish([error] * len(batch.jobs))
         finally:
-            self._running -= len(batch)
-        took = (time.monotonic() - start) / len(batch)
+            self._running -= len(batch.jobs)
+        took = (time.monotonic() - start) / sum(len(each.jobs) for each in given)
         self._seconds_a_job = 0.9 * self._seconds_a_job + 0.1 * took
-        for job, result in zip(batch, results, strict=True):
-            _deliver(job, result)
 
-    def _try_again(self, batch: list[_Job[G, T, R]], error: WorkerLostError) -> None:
+    def _errand_before(self, batch: Batch[G, T, R]) -> Batch[G, T, R] | None:
+        """Take short jobs whose turn comes before that of a long one that is being done."""
+        with self._changed:
+            waiting = [job for job in self._waiting if not (job.losses or job.future.cancelled())]
+            short = [job for job in waiting if job.cost <= _SHORT and job.turn < batch.turn]
+            return self._take(short, _SHORT) if short else None
+
+    def _try_again(self, jobs: list[_Job[G, T, R]], error: WorkerLostError) -> None:
         """Give the jobs of a lost worker to another one, each alone: one of them may have been the reason."""
         with self._changed:
-            for job in batch:
+            for job in jobs:
                 job.losses += 1
                 if job.losses < _TRIES:
                     self._waiting.append(job)  # its turn has come long ago
@@ -208,8 +246,8 @@ class Batcher(Generic[G, T, R]):
                     _deliver(job, error)
             self._changed.notify_all()
 
-    def _next(self) -> list[_Job[G, T, R]] | None:
-        """Wait a while for jobs and take some; None means closed and empty."""
+    def _next(self) -> Batch[G, T, R] | None:
+        """Wait a while for jobs and take some."""
         with self._changed:
             if not self._waiting and not self._closed.is_set():
                 self._changed.wait_for(lambda: self._waiting or self._closed.is_set(), timeout=_LOOK_EVERY)
@@ -219,28 +257,29 @@ class Batcher(Generic[G, T, R]):
             self._waiting = [job for job in self._waiting if not job.future.cancelled()]
             if not self._waiting:
                 self._last_turn.clear()
-                return None if self._closed.is_set() else []
-            batch = self._take()
-            self._running += len(batch)
+                return None
+            batch = self._take(self._waiting, self._limits.cost)
+            self._running += len(batch.jobs)
             return batch
 
     def _enough(self) -> bool:
         return len(self._waiting) >= self._limits.jobs or self._hurried
 
-    def _take(self) -> list[_Job[G, T, R]]:
-        first = min(self._waiting, key=lambda job: job.turn)
+    def _take(self, choice: list[_Job[G, T, R]], most: int) -> Batch[G, T, R]:
+        """Take whose turn it is, and those most like it in cost, of at most that cost together."""
+        first = min(choice, key=lambda job: job.turn)
         self._now = max(self._now, first.turn - first.cost)
-        alike = [job for job in self._waiting if job.group == first.group and not job.losses and job is not first]
+        alike = [job for job in choice if job.group == first.group and not job.losses and job is not first]
         alike.sort(key=lambda job: abs(job.cost - first.cost))
         batch, cost = [first], first.cost
         for job in alike[: self._limits.jobs - 1] if not first.losses else []:
             cost += job.cost
-            if cost > self._limits.cost:
+            if cost > most:
                 break
             batch.append(job)
         taken = set(map(id, batch))
         self._waiting = [job for job in self._waiting if id(job) not in taken]
-        return sorted(batch, key=lambda job: job.cost)
+        return Batch(batch)
 
 
 def _deliver(job: _Job[G, T, R], result: R | Exception) -> None:
