@@ -21,6 +21,7 @@ FORBIDDEN = {
     "engines.onnx.": ["torch", "recoversat.training"],
     "text.": ["torch", "recoversat.training", "recoversat.model."],
     "serve.": ["torch", "recoversat.training"],
+    "cluster.": ["torch", "recoversat.training", "recoversat.model."],
     "measuring.speed.": ["torch", "recoversat.training", "recoversat.model."],
 }
 
@@ -51,4 +52,9 @@ def test_the_table_of_imports_holds(prefix: str) -> None:
 @pytest.mark.parametrize("module", ["recoversat.cli", "recoversat.translator", "recoversat.pipeline.translate_files"])
 def test_torch_is_not_imported(module: str) -> None:
     code = f"import sys, {module}; sys.exit('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_a_run_in_one_process_needs_neither_ray_nor_pyarrow_nor_torch() -> None:
+    code = "import sys, recoversat.cluster.run; sys.exit(bool({'ray', 'pyarrow', 'torch'} & sys.modules.keys()))"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

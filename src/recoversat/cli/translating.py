@@ -8,6 +8,7 @@ import typer
 
 from recoversat.cli.app import Device, From, Model, Segments, To, app
 from recoversat.cli.pairs import optional_pairs
+from recoversat.cli.scaling import Cluster, PerWorkerText, ShardSize, ShardText, Workers, crew_of, translate_shards
 from recoversat.errors import UserError
 
 
@@ -63,6 +64,11 @@ def translate(
     max_memory: Annotated[
         str | None, typer.Option(help="Of an exported model: bound beside weights, e.g. 500M.", show_default=False)
     ] = None,
+    workers: Workers = None,
+    cluster: Cluster = None,
+    per_worker: PerWorkerText = None,
+    shard: ShardText = None,
+    shard_size: ShardSize = 2048,
 ) -> None:
     """Translate text line by line: one line out for each line in."""
     from recoversat.cli.byte_sizes import parse_size
@@ -70,6 +76,17 @@ def translate(
     from recoversat.show.files import Inspection, show_lines
     from recoversat.translator import Translator
 
+    if workers or cluster or shard:
+        if show or trace or force_words or teacher or line_buffered or max_memory or format_ is not Format.lines:
+            raise UserError(
+                "--workers, --cluster and --shard write lines to a folder, and take no options that show or steer"
+            )
+        translate_shards(
+            files or [], out, crew_of(workers, cluster, per_worker, shard, device, threads), model, source, target,
+            segments=segments, batch_size=batch_size, beam=beam, device=device, compute_type=compute_type, jsonl=jsonl,
+            shard_size=shard_size,
+        )  # fmt: skip
+        return
     inspection = Inspection.of(show, trace, force_words, jsonl=jsonl)
     if trace and out and trace.resolve() == out.resolve():
         raise UserError(f"--trace and --out are both {out}: name two files")
