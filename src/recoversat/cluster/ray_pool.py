@@ -3,6 +3,7 @@
 import logging
 import math
 import os
+import socket
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -60,6 +61,8 @@ def connected(crew: Crew) -> Iterator[None]:
         yield
         return
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    if crew.address:
+        _check_reachable(crew.address)
     try:
         if crew.address:
             ray.init(address=crew.address, log_to_driver=False, logging_level=logging.ERROR)
@@ -70,11 +73,21 @@ def connected(crew: Crew) -> Iterator[None]:
                 log_to_driver=False, logging_level=logging.ERROR,
             )  # fmt: skip
     except ConnectionError as error:
-        raise UserError(f"no Ray cluster at {crew.address}; `ray start --head` begins one ({error})") from None
+        raise UserError(f"{crew.address}: no Ray cluster, or one with another token than ours ({error})") from None
     try:
         yield
     finally:
         ray.shutdown()
+
+
+def _check_reachable(address: str) -> None:
+    """Refuse an address where nobody listens, which Ray would try for minutes."""
+    host, _, port = address.rpartition(":")
+    if port.isdecimal():
+        try:
+            socket.create_connection((host.removeprefix("ray://"), int(port)), timeout=10).close()
+        except OSError as error:
+            raise UserError(f"no Ray cluster at {address} ({error}); `ray start --head` begins one") from None
 
 
 class RayPool:

@@ -44,15 +44,16 @@ def work_off(title: str, shards: list[Shard], load: Load, crew: Crew, *, aside: 
     todo = WorkList.of(mine, aside)
     sentences = sum(shard.sentences for shard in mine)
     done = sentences - sum(shard.sentences for shard in todo.waiting)
-    with progress(title, sentences, done) as bar, _polite(todo):
+    with progress(title, sentences, done) as bar:
         report = RunReport(metrics, bar, todo, sentences=sentences, done=done)
         if todo.waiting and crew.ray:
             from recoversat.cluster.ray_pool import RayPool, connected
 
-            with connected(crew):
+            with connected(crew), _polite(todo):  # in this order: Ray has an answer of its own to SIGTERM
                 RayPool(crew, todo, load, report).work()
         elif todo.waiting:
-            work_here(todo, load, report.settled)
+            with _polite(todo):
+                work_here(todo, load, report.settled)
         report.tick(now=True)
     if todo.stopped:
         finished = sum(shard.is_done for shard in mine)
