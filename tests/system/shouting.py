@@ -47,8 +47,7 @@ def plan_of(source: Path, out: Path) -> Manifest:
 def shout(source: Path, out: Path, load: Shouting, crew: Crew) -> None:
     """Work all shards off and merge them."""
     manifest = plan_of(source, out)
-    run = manifest.folder.run
-    work_off("shout", list(manifest.shards()), load, crew, aside=manifest.folder.aside, metrics=run / "metrics.prom")
+    work_off("shout", list(manifest.shards()), load, crew, state=manifest.folder.run)
     merge(manifest)
 
 

@@ -13,17 +13,23 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import psutil
 import pytest
 
-from recoversat.cluster.crew import Crew
+from recoversat.cluster.crew import Crew, Share
+from recoversat.config import DataConfig
+from recoversat.data.corpus import open_corpus
+from recoversat.data.prepare import TextPairs, prepare
 from recoversat.errors import UserError
 from recoversat.files.builtin import builtin_model
+from recoversat.pipeline.distill import Distillation, distill
 
 from .conftest import Run
 from .shouting import LINES_A_SHARD, Shouting, plan_of, shout
+from .tiny_model import write_sentences, write_tiny_model
 
 DRIVER = Path(__file__).with_name("shouting.py")
 TATOEBA = Path(__file__).parents[1] / "data" / "tatoeba.en"
@@ -246,6 +252,23 @@ def test_a_cluster_that_is_not_there_is_named(recoversat: Run, text: Path) -> No
         expect=2,
     ).stderr  # fmt: skip
     assert "no Ray cluster at 127.0.0.1:9" in said
+
+
+def test_distilling_on_a_cluster_writes_the_same_corpus(address: str, tmp_path: Path) -> None:
+    corpus, teacher = tmp_path / "corpus", write_tiny_model(tmp_path / "teacher")
+    for seed, side in enumerate(("src", "tgt")):
+        write_sentences(tmp_path / side, 40, seed)
+    pairs = TextPairs(tmp_path / "src", tmp_path / "tgt")
+    prepare(pairs, corpus, DataConfig(tokenizer="bpe", max_ratio=100), tokenizer_from=teacher, quiet=True)
+    plain = Distillation(teacher, corpus, tmp_path / "plain", 1, 10, device="cpu", quiet=True)
+    distill(plain)
+    share = replace(plain, out=tmp_path / "shared", crew=Crew(share=Share(2, 3)))
+    assert distill(share) == {}
+    assert [path.name for path in share.shards.glob("*.npz")] == ["shard-000001.npz"]
+    report = distill(replace(share, crew=Crew(workers=1, ray=True)))
+    assert report["kept"] > 5
+    assert "sentences_per_second" not in report  # nothing was left for this process
+    assert open_corpus(share.out).fingerprint == open_corpus(plain.out).fingerprint
 
 
 def test_the_built_in_model_writes_the_same_and_notices_that_its_folder_changes(

@@ -27,11 +27,6 @@ class Folder:
         """Return the folder of the run's own files."""
         return self.out / "run"
 
-    @property
-    def aside(self) -> Path:
-        """Return the folder of what is said of shards that were set aside."""
-        return self.run / "set-aside"
-
     def result(self, key: str) -> Path:
         """Return the file of a shard's result; no folder gets so many that listing it takes long."""
         return self.run / "shards" / key[:2] / f"{key}.gz"
@@ -69,14 +64,14 @@ class Manifest:
         """Yield the shards of a file; parts with the same text have the same key, and one result."""
         unit = "rows" if file.path.suffix == ".parquet" else "lines"
         for part in file.parts:
-            key = shard_key(self.settings, part)
+            key = shard_key(self.settings, f"{part.count} {part.digest}")
             name = f"{file.path.name}, {unit} {part.first + 1:,}-{part.first + part.count:,}"
             yield Shard(key, name, part.count, self.folder.result(key), (file.path, part))
 
 
-def shard_key(settings: dict[str, Any], part: Part) -> str:
+def shard_key(settings: dict[str, Any], content: str) -> str:
     """Name a result by all that it depends on: what is to be translated, and how."""
-    described = json.dumps([settings, part.digest, part.count], sort_keys=True)
+    described = json.dumps([settings, content], sort_keys=True)
     return hashlib.blake2b(described.encode(), digest_size=16).hexdigest()
 
 
@@ -86,7 +81,7 @@ def plan(folder: Folder, inputs: list[Path], settings: dict[str, Any], shard_siz
     A run that was begun here is continued: with other settings it is refused, with other text only that is new work.
     """
     _check_names(inputs)
-    folder.aside.mkdir(parents=True, exist_ok=True)
+    folder.run.mkdir(parents=True, exist_ok=True)
     refusal = f"{folder.out} holds a run with other settings or another model; write elsewhere"
     claim(folder.run / _SETTINGS, settings | {"shard_size": shard_size}, refusal)
     known = {file.path: file for file in _read_files(folder)} if (folder.run / _NAME).is_file() else {}

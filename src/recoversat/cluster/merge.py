@@ -6,7 +6,7 @@ from pathlib import Path
 
 from recoversat.cluster.inputs import Part, open_input
 from recoversat.cluster.manifest import Manifest
-from recoversat.cluster.shards import Shard
+from recoversat.cluster.shards import SET_ASIDE, Shard
 from recoversat.cluster.translating import read_result
 from recoversat.errors import UserError
 from recoversat.files.storage import read_json, sweep_partial
@@ -46,7 +46,7 @@ def _translated(shards: Iterable[Shard]) -> Iterator[tuple[Part, list[str]]]:
 def _describe(manifest: Manifest, missing: list[Shard], total: int) -> str:
     lines = []
     for shard in missing[:_NAMED]:
-        record = manifest.folder.aside / f"{shard.key}.json"
+        record = manifest.folder.run / SET_ASIDE / f"{shard.key}.json"
         reason = f": set aside, {read_json(record, 'record')['reason']}" if record.is_file() else ""
         lines.append(f"{shard.name} ({shard.key}){reason}")
     if len(missing) > _NAMED:

@@ -10,7 +10,7 @@ from recoversat.cluster.crew import Crew
 from recoversat.cluster.manifest import Folder, plan
 from recoversat.cluster.merge import merge
 from recoversat.cluster.report import RunReport
-from recoversat.cluster.shards import Load, Shard, WorkList, work_here
+from recoversat.cluster.shards import SET_ASIDE, Load, Shard, WorkList, work_here
 from recoversat.cluster.translating import LoadTranslator, ModelChoice
 from recoversat.errors import UserError
 from recoversat.files.storage import held
@@ -33,19 +33,22 @@ def translate_corpus(
         manifest = plan(folder, inputs, settings, size)
         shards = list(manifest.shards())
         load = LoadTranslator(choice, str(settings["model"]), jsonl, crew.per_worker.threads)
-        work_off("translate", shards, load, crew, aside=folder.aside, metrics=folder.run / "metrics.prom")
+        work_off("translate", shards, load, crew, state=folder.run)
         return merge(manifest) if crew.share is None else []
 
 
-def work_off(title: str, shards: list[Shard], load: Load, crew: Crew, *, aside: Path, metrics: Path) -> None:
-    """Do all shards that nobody has done (of the crew's share), in this process or with Ray."""
+def work_off(title: str, shards: list[Shard], load: Load, crew: Crew, *, state: Path) -> None:
+    """Do all shards that nobody has done (of the crew's share), in this process or with Ray.
+
+    The folder `state` gets metrics, and a file for each shard that was set aside.
+    """
     unique = list({shard.key: shard for shard in shards}.values())
     mine = crew.share.of_shards(unique) if crew.share else unique
-    todo = WorkList.of(mine, aside)
+    todo = WorkList.of(mine, state / SET_ASIDE)
     sentences = sum(shard.sentences for shard in mine)
     done = sentences - sum(shard.sentences for shard in todo.waiting)
     with progress(title, sentences, done) as bar:
-        report = RunReport(metrics, bar, todo, sentences=sentences, done=done)
+        report = RunReport(state / _metrics_name(crew), bar, todo, sentences=sentences, done=done)
         if todo.waiting and crew.ray:
             from recoversat.cluster.ray_pool import RayPool, connected
 
@@ -59,6 +62,11 @@ def work_off(title: str, shards: list[Shard], load: Load, crew: Crew, *, aside: 
         finished = sum(shard.is_done for shard in mine)
         raise UserError(f"{todo.stopped}. {finished:,} of {len(mine):,} shards are done; the same command continues")
     todo.raise_failures()
+
+
+def _metrics_name(crew: Crew) -> str:
+    share = f"-{crew.share.number}-of-{crew.share.of}" if crew.share else ""
+    return f"metrics{share}.prom"
 
 
 @contextmanager

@@ -15,6 +15,7 @@ from recoversat.errors import UserError
 from recoversat.files.storage import write_json
 
 MAX_TRIES = 3
+SET_ASIDE = "set-aside"  # folder with a file for each shard that was set aside
 _NO_SPACE = (errno.ENOSPC, errno.EDQUOT)
 
 
@@ -87,7 +88,7 @@ def attempt(worker: Worker, shard: Shard) -> Outcome:
 class WorkList:
     """The shards of a run that are still to be done; counts attempts and sets aside what fails again and again."""
 
-    aside: Path  # folder with a file for each shard that was set aside
+    aside: Path  # where a file says why a shard was set aside
     waiting: deque[Shard] = field(default_factory=deque)
     tries: Counter[str] = field(default_factory=Counter)
     durations: deque[float] = field(default_factory=lambda: deque(maxlen=100))  # of the latest shards

@@ -13,6 +13,7 @@ from starlette.types import ASGIApp
 
 from recoversat.serve import messages
 from recoversat.serve.answering import answer, check_size, plan, translate_all
+from recoversat.serve.catalog import models_fingerprint
 from recoversat.serve.gate import Gate, refused
 from recoversat.serve.languages import language_name
 from recoversat.serve.metrics import CONTENT_TYPE
@@ -84,6 +85,7 @@ def _add_translation(app: FastAPI, service: Service) -> None:
 
 def _add_information(app: FastAPI, service: Service) -> None:
     catalog = service.catalog
+    models_fingerprint(service.settings.models)  # now: the folder may change while it is served
 
     @app.get("/languages", response_model=list[messages.Language], responses=_BUSY, summary="Languages on offer")
     async def languages() -> Response:
@@ -115,6 +117,7 @@ def _frontend_settings(service: Service) -> dict[str, Any]:
         "apiKeys": bool(service.keys),
         "charLimit": service.settings.char_limit,
         "filesTranslation": False,
+        "fingerprint": models_fingerprint(service.settings.models),  # ours
         "frontendTimeout": 500,
         "keyRequired": bool(service.keys),
         "language": {

@@ -55,7 +55,7 @@ def planned(text: Path, **settings: object) -> Manifest:
 
 def work_off(manifest: Manifest, load: Shouting, crew: Crew | None = None) -> None:
     folder = manifest.folder
-    run.work_off("test", list(manifest.shards()), load, crew or Crew(), aside=folder.aside, metrics=folder.run / "m")
+    run.work_off("test", list(manifest.shards()), load, crew or Crew(), state=folder.run)
 
 
 def test_a_run_that_is_continued_does_nothing_twice(text: Path) -> None:
@@ -71,7 +71,7 @@ def test_a_run_that_is_continued_does_nothing_twice(text: Path) -> None:
     assert sorted(load.done) == sorted(f"line {number}" for number in range(25))
     assert merge(manifest) == [manifest.folder.out / "in"]
     assert (manifest.folder.out / "in").read_text() == text.read_text().upper()
-    assert not list(manifest.folder.aside.iterdir())
+    assert not list((manifest.folder.run / shards.SET_ASIDE).iterdir())
 
 
 def test_what_fails_twice_is_done_in_the_end(text: Path) -> None:
