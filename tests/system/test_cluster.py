@@ -246,6 +246,15 @@ def test_a_model_that_is_not_there_ends_the_run_at_once(address: str, text: Path
         shout(text, text.parent / "out", load, Crew(workers=2, ray=True))  # type: ignore[arg-type]
 
 
+def test_workers_that_die_of_their_model_are_not_replaced_for_ever(address: str, text: Path) -> None:
+    def load() -> object:
+        os.kill(os.getpid(), signal.SIGKILL)
+        return None
+
+    with pytest.raises(UserError, match="workers die before they have loaded the model"):
+        shout(text, text.parent / "out", load, Crew(workers=1, ray=True))  # type: ignore[arg-type]
+
+
 def test_a_cluster_that_is_not_there_is_named(recoversat: Run, text: Path) -> None:
     said = recoversat(
         "translate", text, "--out", text.parent / "out", "--cluster", "ray=127.0.0.1:9", "--from", "en", "--to", "de",
@@ -279,7 +288,7 @@ def test_the_built_in_model_writes_the_same_and_notices_that_its_folder_changes(
     lines = TATOEBA.read_text(encoding="utf-8").splitlines()[:80]
     (tmp_path / "in.gz").write_bytes(gzip.compress("".join(f"{line}\n" for line in lines).encode()))
     common = [tmp_path / "in.gz", "--model", model, "--from", "en", "--to", "de", "--batch-size", 1]
-    run = [*common, "--out", tmp_path / "out", "--shard-size", 16, "--workers", 2, "--cluster", f"ray={address}"]
+    run = [*common, "--out", tmp_path / "out", "--shard-size", 10, "--workers", 2, "--cluster", f"ray={address}"]
 
     def change() -> None:
         until(lambda: list((tmp_path / "out").rglob("*/??/*.gz")))
@@ -292,7 +301,7 @@ def test_the_built_in_model_writes_the_same_and_notices_that_its_folder_changes(
     assert "of 5 shards are missing" in recoversat("merge", tmp_path / "out", expect=2).stderr
     assert "write elsewhere\n  model: " in recoversat("translate", *run, expect=2).stderr  # nor is it continued so
     (model / "config.json").write_bytes((builtin_model("en", "de") / "config.json").read_bytes())
-    recoversat("translate", *common, "--out", tmp_path / "out", "--shard-size", 16, "--shard", "1/1")  # without Ray
+    recoversat("translate", *common, "--out", tmp_path / "out", "--shard-size", 10, "--shard", "1/1")  # without Ray
     recoversat("merge", tmp_path / "out")
     recoversat("translate", *common, "--threads", 1, "--out", tmp_path / "plain")
     assert gzip.decompress((tmp_path / "out" / "in.gz").read_bytes()) == (tmp_path / "plain").read_bytes()

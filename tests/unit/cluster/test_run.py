@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from recoversat.cluster import run, shards
+from recoversat.cluster import run, shards, translating
 from recoversat.cluster.crew import Crew, PerWorker, Share
 from recoversat.cluster.manifest import Folder, Manifest, plan
 from recoversat.cluster.merge import merge
@@ -16,6 +16,7 @@ from recoversat.cluster.shards import Shard
 from recoversat.cluster.translating import ModelGuard, ShardTranslator, read_result
 from recoversat.errors import UserError
 from recoversat.files import storage
+from recoversat.files.model_folder import model_fingerprint
 
 SETTINGS = {"model": "made up", "jsonl": False}
 
@@ -71,6 +72,7 @@ def test_a_run_that_is_continued_does_nothing_twice(text: Path) -> None:
     assert sorted(load.done) == sorted(f"line {number}" for number in range(25))
     assert merge(manifest) == [manifest.folder.out / "in"]
     assert (manifest.folder.out / "in").read_text() == text.read_text().upper()
+    assert "sentences_done 25\n" in (manifest.folder.run / "metrics.prom").read_text()
     assert not list((manifest.folder.run / shards.SET_ASIDE).iterdir())
 
 
@@ -95,6 +97,8 @@ def test_a_damaged_line_takes_only_its_shard_with_it_and_once_repaired_only_that
     with pytest.raises(UserError, match="in, line 14: not UTF-8"):
         work_off(planned(text), load)
     assert len(load.done) == 25 - 4
+    (said,) = (text.parent / "out" / "run" / shards.SET_ASIDE).iterdir()
+    assert storage.read_json(said, "record")["tries"] == 1  # more would not help
     text.write_bytes(whole)
     os.utime(text, ns=(1, 1))
     work_off(manifest := planned(text), load)
@@ -176,6 +180,7 @@ def test_the_same_text_is_translated_once(tmp_path: Path) -> None:
     manifest = plan(Folder(tmp_path / "out"), [tmp_path / "in"], SETTINGS, 2)
     work_off(manifest, load := Shouting([]))
     assert load.done == ["a", "b"]
+    assert "run_sentences 2\n" in (manifest.folder.run / "metrics.prom").read_text()
     merge(manifest)
     assert (tmp_path / "out" / "in").read_text() == "A\nB\n" * 10
 
@@ -192,9 +197,7 @@ def test_names_that_would_collide_are_refused(text: Path, tmp_path: Path) -> Non
     assert text.read_text().startswith("line 0\n")
 
 
-def test_a_model_that_changes_stops_the_run(tmp_path: Path) -> None:
-    from recoversat.files.model_folder import model_fingerprint
-
+def test_a_model_that_changes_stops_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "weights").write_bytes(b"before")
     guard = ModelGuard(tmp_path, model_fingerprint(tmp_path))
     guard.check()
@@ -205,6 +208,8 @@ def test_a_model_that_changes_stops_the_run(tmp_path: Path) -> None:
         guard.check()
     (tmp_path / "weights").write_bytes(b"before")
     guard.check()
+    monkeypatch.setattr(translating, "model_fingerprint", None)
+    guard.check()  # what looks the same is not read again
 
 
 @pytest.mark.parametrize("wrong", ["0/3", "4/3", "1", "a/b", "1/3/5"])
