@@ -105,7 +105,8 @@ class RayPool:
         try:
             while self._is_needed():
                 self._hire()
-                ready, _ = ray.wait(list(self._tasks), num_returns=1, timeout=_TICK_SECONDS)
+                ray.wait(list(self._tasks), num_returns=1, timeout=_TICK_SECONDS)
+                ready, _ = ray.wait(list(self._tasks), num_returns=len(self._tasks), timeout=0)  # all there are by now
                 for reference in ready:
                     self._hear(reference)
                 self._replace_hanging()
