@@ -145,6 +145,26 @@ def test_workers_that_are_killed_are_replaced(address: str, text: Path) -> None:
     assert metrics(text)["recoversat_run_sentences_done"] == 20 * LINES_A_SHARD
 
 
+def test_the_pool_grows_when_there_is_room(address: str, text: Path) -> None:
+    import ray
+
+    other = ray.remote(num_cpus=1)(Counter).remote()  # has one of the two processors of this cluster
+    ray.get(other.total.remote())
+    load, alone = Shouting(text.parent / "diary", 0.2), set[int]()
+
+    def make_room() -> None:
+        until(lambda: len(load.begun()) > 4)
+        alone.update(pid for pid, _ in load.begun())
+        ray.kill(other)
+
+    with meanwhile(make_room):
+        shout(text, text.parent / "out", load, Crew(workers=2, ray=True))
+    assert is_merged(text)
+    assert len(alone) == 1
+    assert len({pid for pid, _ in load.begun()}) == 2
+    assert len(load.begun()) == 20
+
+
 def test_a_shard_that_kills_its_workers_is_set_aside_and_named(address: str, text: Path) -> None:
     text.write_text(text.read_text().replace("line 9\n", "poison\n"))
     load = Shouting(text.parent / "diary", 0.01)
