@@ -225,6 +225,7 @@ def main() -> None:
     if options.text is None and options.what != "memory":
         parser.error("name a text")
     os.environ |= {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": secrets.token_hex(16)}  # for clusters of our own
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that nodes are ended
     folder = Path(tempfile.mkdtemp(prefix="recoversat-cluster-"))
     try:
         if options.what == "identical":

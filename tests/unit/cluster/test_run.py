@@ -4,6 +4,7 @@ import errno
 import os
 import signal
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -210,6 +211,24 @@ def test_a_model_that_changes_stops_the_run(tmp_path: Path, monkeypatch: pytest.
     guard.check()
     monkeypatch.setattr(translating, "model_fingerprint", None)
     guard.check()  # what looks the same is not read again
+
+
+def test_nothing_is_kept_that_a_changed_model_wrote(text: Path) -> None:
+    def check() -> None:
+        raise shards.RunStoppedError("another model")
+
+    manifest, worker = planned(text), ShardTranslator(lambda texts: texts, check, jsonl=False)
+    with pytest.raises(UserError, match=r"another model\. 0 of 7 shards are done"):
+        run.work_off("test", list(manifest.shards()), lambda: worker, Crew(), state=manifest.folder.run)
+    assert not any(shard.is_done for shard in manifest.shards())
+
+
+def test_two_runs_never_work_in_one_folder(text: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(run, "held", partial(storage.held, patience=0))
+    choice = translating.ModelChoice(None, "en", "de", None, 32, 1, "cpu", "default")
+    out = text.parent / "out"
+    with storage.held(out / "run", ""), pytest.raises(UserError, match="another run is at work here"):
+        run.translate_corpus([text], out, choice, Crew(), jsonl=False, shard_size=512)
 
 
 @pytest.mark.parametrize("wrong", ["0/3", "4/3", "1", "a/b", "1/3/5"])
