@@ -7,6 +7,7 @@ import typer
 
 from recoversat.cli.app import ConfigFile, Device, Force, Preset, Set, app
 from recoversat.cli.pairs import optional_pairs, text_pairs
+from recoversat.cli.scaling import Cluster, PerWorkerText, ShardText, Workers, crew_of
 from recoversat.errors import UserError
 
 
@@ -106,6 +107,10 @@ def distill(
     shard_size: Annotated[int, typer.Option(min=1, help="Sentences a shard; a kill loses at most one.")] = 10_000,
     batch_tokens: Annotated[int, typer.Option(min=1, help="Source tokens translated together.")] = 4096,
     device: Device = "auto",
+    workers: Workers = None,
+    cluster: Cluster = None,
+    per_worker: PerWorkerText = None,
+    shard: ShardText = None,
 ) -> None:
     """Translate the training text with a teacher, resumably; several processes share the work with torchrun."""
     import os
@@ -113,7 +118,11 @@ def distill(
     from recoversat.pipeline import distill as distilling
 
     rank, world = int(os.environ.get("RANK", "0")), int(os.environ.get("WORLD_SIZE", "1"))
-    job = distilling.Distillation(teacher, corpus, out, beam, shard_size, batch_tokens, device, rank, world)
+    crew = crew_of(workers, cluster, per_worker, shard, device)
+    if crew.ray:  # workers may be anywhere
+        device = crew.per_worker.device if device == "auto" else device
+        teacher, corpus, out = teacher.resolve(), corpus.resolve(), out.resolve()
+    job = distilling.Distillation(teacher, corpus, out, beam, shard_size, batch_tokens, device, rank, world, crew=crew)
     for key, value in distilling.distill(job).items():
         typer.echo(f"{key.replace('_', ' ')}: {value}", err=True)
 

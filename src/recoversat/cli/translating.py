@@ -8,6 +8,7 @@ import typer
 
 from recoversat.cli.app import Device, From, Model, Segments, To, app, parse_bytes
 from recoversat.cli.pairs import optional_pairs
+from recoversat.cli.scaling import Cluster, PerWorkerText, ShardSize, ShardText, Workers, crew_of, translate_shards
 from recoversat.errors import UserError
 from recoversat.text.documents import FORMATS
 
@@ -67,12 +68,29 @@ def translate(
             show_default=False,
         ),
     ] = None,
+    workers: Workers = None,
+    cluster: Cluster = None,
+    per_worker: PerWorkerText = None,
+    shard: ShardText = None,
+    shard_size: ShardSize = 2048,
 ) -> None:
     """Translate text line by line: one line out for each line in."""
     from recoversat.pipeline.translate_files import translate_lines, translate_whole
     from recoversat.show.inspection import Inspection
     from recoversat.translator import Translator
 
+    if workers or cluster or shard:
+        steered = show or trace or force_words or teacher or line_buffered or max_memory or no_repairs
+        if steered or format_ != "lines":
+            raise UserError(
+                "--workers, --cluster and --shard write lines to a folder, and take no options that show or steer"
+            )
+        translate_shards(
+            files or [], out, crew_of(workers, cluster, per_worker, shard, device, threads), model, source, target,
+            segments=segments, batch_size=batch_size, beam=beam, device=device, compute_type=compute_type, jsonl=jsonl,
+            shard_size=shard_size,
+        )  # fmt: skip
+        return
     inspection = Inspection.of(show, trace, force_words, jsonl=jsonl)
     if format_ not in _FORMATS:
         raise UserError(f"--format {format_}: there are {', '.join(_FORMATS)}")

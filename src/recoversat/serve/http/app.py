@@ -21,6 +21,7 @@ from recoversat.serve.http.reading import parse_detect, parse_suggest, parse_tra
 from recoversat.serve.http.refusals import RefusalError
 from recoversat.serve.process.metrics import CONTENT_TYPE
 from recoversat.serve.service import Service
+from recoversat.serve.work.catalog import models_fingerprint
 from recoversat.serve.work.languages import language_name
 
 PAGE = Path(__file__).parent / "page"
@@ -107,6 +108,7 @@ def _add_translation(app: FastAPI, service: Service) -> None:
 
 def _add_information(app: FastAPI, service: Service) -> None:
     catalog = service.catalog
+    models_fingerprint(service.settings.models)  # now: the folder may change while it is served
 
     @app.get("/languages", response_model=list[messages.Language], responses=_BUSY, summary="Languages on offer")
     async def languages() -> Response:
@@ -148,6 +150,7 @@ def _frontend_settings(service: Service) -> dict[str, Any]:
         "apiKeys": bool(service.keys),
         "charLimit": service.settings.char_limit,
         "filesTranslation": False,
+        "fingerprint": models_fingerprint(service.settings.models),  # ours
         "frontendTimeout": 500,
         "keyRequired": bool(service.keys),
         "language": {

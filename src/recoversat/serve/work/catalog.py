@@ -3,6 +3,7 @@
 import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar, cast
 
@@ -10,7 +11,7 @@ from recoversat.config import Config
 from recoversat.engines.loading import ONNX, ComputeType
 from recoversat.errors import UserError
 from recoversat.files.builtin import builtin_models
-from recoversat.files.model_folder import read_config, resolve_model
+from recoversat.files.model_folder import model_fingerprint, read_config, resolve_model
 from recoversat.inference.translation import Translation
 from recoversat.serve.settings import ServeSettings
 from recoversat.text.documents.translating import TranslatedDocument
@@ -132,6 +133,13 @@ def model_sources(models: Sequence[str]) -> list[ModelSource]:
     if not found:
         raise UserError("no model to serve: add --model en-de=FOLDER (a model folder or training run)")
     return found
+
+
+@lru_cache(maxsize=1)
+def models_fingerprint(models: tuple[str, ...]) -> str:
+    """Identify all that is served by its content: replicas that say the same here answer the same."""
+    folders = dict.fromkeys(found.folder for found in model_sources(models))
+    return "-".join(map(model_fingerprint, folders))
 
 
 def serve_model(source: str, target: str, translator: LineTranslator, max_segments: int) -> ServedModel:
