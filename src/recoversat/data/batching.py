@@ -7,7 +7,7 @@ B lines, S source places a line, N rows a line.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import lru_cache, partial
 from typing import Any
 
@@ -47,7 +47,7 @@ class Batch:
 
         arrays = {name: value for name, value in vars(self).items() if name != "n_target_tokens"}
         moved = {name: torch.as_tensor(value).to(device, non_blocking=True) for name, value in arrays.items()}
-        return replace(self, **moved)
+        return Batch(**moved, n_target_tokens=self.n_target_tokens)
 
 
 @dataclass(frozen=True)
@@ -141,21 +141,18 @@ class Batches:
         n_rows = np.where(division.exists, division.length + 1, 0).sum(axis=1)
         line, src_place, row_place = _pack_lines(src.lengths, n_rows, self.shape)
         rows, number = _flat_rows(tgt, division, self.config.train_on_copies), _number_in_line(line)
-        src_columns = [src.ids, _within(src.lengths), np.repeat(number, src.lengths)]
-        row_columns = [rows.tokens, rows.labels, rows.steps, rows.segments, np.repeat(number, n_rows)]
+        src_columns = {"src_tokens": src.ids, "src_positions": _within(src.lengths)}
+        src_columns["src_sentence"] = np.repeat(number, src.lengths)
+        row_columns = vars(rows) | {"sentence": np.repeat(number, n_rows)}
         shares, first = self.world * self.config.accumulate, self.rank * self.config.accumulate
         batches = []
         for share in range(first, first + self.config.accumulate):
             mine = line % shares == share
             n_lines = max(1, -(-(int(line.max()) + 1 - share) // shares))
             lay = partial(_lay, mine, line // shares, n_lines)
-            batches.append(
-                Batch(
-                    *lay(self.shape.src, src_place, src.lengths, src_columns),
-                    *lay(self.shape.rows, row_place, n_rows, row_columns),
-                    n_target_tokens=int(tgt.lengths[mine].sum()),
-                )
-            )
+            columns = lay(self.shape.src, src_place, src.lengths, src_columns)
+            columns |= lay(self.shape.rows, row_place, n_rows, row_columns)
+            batches.append(Batch(**columns, n_target_tokens=int(tgt.lengths[mine].sum())))
         return batches
 
 
@@ -227,14 +224,15 @@ def _number_in_line(line: Ints) -> Ints:
 
 
 def _lay(
-    mine: NDArray[np.bool_], line: Ints, n_lines: int, width: int, place: Ints, lengths: Ints, columns: list[Ints]
-) -> list[Ints]:
+    mine: NDArray[np.bool_], line: Ints, n_lines: int, width: int, place: Ints, lengths: Ints, columns: dict[str, Ints]
+) -> dict[str, Ints]:
     """Lay out columns, a value a token, on lines (n_lines, width); only those of the sentences that are `mine`."""
     own = np.repeat(mine, lengths)
     at = (np.repeat(line * width + place, lengths) + _within(lengths))[own]
-    canvas = np.zeros((len(columns), n_lines * width), dtype=np.int64)
-    canvas[:, at] = [column[own] for column in columns]
-    return list(canvas.reshape(-1, n_lines, width))
+    canvas = {name: np.zeros(n_lines * width, dtype=np.int64) for name in columns}
+    for name, values in columns.items():
+        canvas[name][at] = values[own]
+    return {name: laid.reshape(n_lines, width) for name, laid in canvas.items()}
 
 
 def _within(lengths: Ints) -> Ints:
