@@ -94,9 +94,7 @@ FAULTS = [
            "(2 * steps * src_length + tgt_length) // (2 * tgt_length)", "steps * src_length // tgt_length")),
     # training
     fault("wmt16 is larger than the paper's", "unit/test_config.py",
-          ("config.py",
-           '"wmt16": _WMT,',
-           '"wmt16": _WMT | {"model": _WMT["model"] | {"d_hidden": 2048, "dropout": 0.3}},')),
+          ("presets.yaml", "wmt16: *wmt", "wmt16:\n  <<: *wmt\n  model: {d_hidden: 2048, dropout: 0.3}")),
     fault("labels are not smoothed", "unit/training/test_updates.py",
           ("training/objective.py",
            "model.embedding.weight, batch.labels, smoothing)",
