@@ -44,7 +44,7 @@ class _Worker:
         self, system: dict[str, Any], device: str, threads: int, first: str, length: int | None
     ) -> dict[str, Any]:
         """Load the system and translate a first sentence."""
-        from recoversat.measuring.loading import load_system
+        from recoversat.measuring.own import load_system
 
         began = time.perf_counter()
         self._system = load_system(SystemSpec(**system), device, threads, scores=False)
