@@ -80,10 +80,10 @@ def average(
 ) -> None:
     """Average the weights of several checkpoints into one model."""
     from recoversat.files.model_folder import checkpoint_folders
+    from recoversat.files.storage import refuse_existing
     from recoversat.training.checkpoint import average_models
 
-    if out.exists() and not force:
-        raise UserError(f"{out} exists already; choose another folder or add --force to replace it")
+    refuse_existing(out, force)
     chosen = [c for path in models for c in (checkpoint_folders(path)[-last:] or [path])]
     average_models(chosen, out, replace=force)
     typer.echo(f"averaged {', '.join(path.name for path in chosen)}: {out}", err=True)

@@ -3,6 +3,7 @@
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
+from string import Template
 
 import numpy as np
 
@@ -118,20 +119,7 @@ def _measure(
 
 
 def _card(original: Original, precision: str, lines: Sequence[str]) -> str:
-    return "\n".join(
-        [
-            f"# {original.config.data.languages}, for CTranslate2",
-            "",
-            f"An autoregressive Transformer of recoversat {__version__}, {precision}. Greedy decoding "
-            "(`beam_size=1, min_decoding_length=0`) writes what recoversat writes with one segment.",
-            "",
-            "    recoversat bench --system peer=THIS_FOLDER:beam=4 --src text",
-            "",
-            "- Sources are the pieces of the tokenizer file here, without `<s>` and `</s>`; set `max_input_length=0`.",
-            f"- Positions: {POSITIONS}, for sources and translations alike.",
-            "- `<pad>`, `<s>`, `<unk>` and `<del>` have a bias that keeps them from being written.",
-            "",
-            *(f"- {line}" for line in lines),
-            "",
-        ]
-    )
+    card = Template(Path(__file__).with_name("card_ctranslate2.md").read_text(encoding="utf-8"))
+    found = "\n".join(f"- {line}" for line in lines)
+    facts = {"version": __version__, "precision": precision, "positions": POSITIONS, "found": found}
+    return card.substitute(facts, languages=original.config.data.languages)

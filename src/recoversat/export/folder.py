@@ -22,7 +22,7 @@ from recoversat.export.checks import Agreement, compare_bleu, compare_tokens, re
 from recoversat.export.onnx import PrecisionName, export_model
 from recoversat.export.report import ExportReport, export_card
 from recoversat.files.model_folder import WEIGHTS, read_config, resolve_model, weights_fingerprint, write_description
-from recoversat.files.storage import atomic_folder, write_json
+from recoversat.files.storage import atomic_folder, refuse_existing, write_json
 from recoversat.model.transformer import Transformer
 from recoversat.model.weights import load_model
 from recoversat.text.directions import directed, encode_directed, translate_directed
@@ -119,8 +119,7 @@ def check_place(out: Path, model: Path, force: bool) -> None:
     inside, place = model.resolve(), out.resolve()
     if place == inside or place in inside.parents:
         raise UserError(f"{out} holds the model that is exported; choose another folder")
-    if out.exists() and not force:
-        raise UserError(f"{out} exists already; choose another folder or add --force to replace it")
+    refuse_existing(out, force)
 
 
 def _write_graphs(

@@ -3,6 +3,8 @@
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from importlib.metadata import version
+from pathlib import Path
+from string import Template
 from typing import Any
 
 from recoversat import __version__
@@ -72,30 +74,20 @@ class ExportReport:
 
 def export_card(config: Config, facts: Mapping[str, Any], report: ExportReport) -> str:
     """Write the README.md of an exported model."""
-    lines = [
-        f"# {config.data.languages}, exported for CPUs",
-        "",
-        f"A {'RecoverSAT' if max(config.train.segment_choices) > 1 else 'Transformer'} of "
-        f"{report.source['parameters']:,} parameters (preset {config.preset or 'none'}, K = {config.train.segments}) "
-        f"as ONNX graphs, written by recoversat {__version__}. Translating needs neither torch nor a GPU:",
-        "",
-        "    recoversat translate --model THIS_FOLDER < text",
-        "",
-        "## Trained on",
-        "",
-        *(f"- {name}: {value}" for name, value in facts.items()),
-        "",
-        "## Precision",
-        "",
-        "| | size | against torch in fp32 |",
-        "|---|---|---|",
-        f"| torch | {_megabytes(report.source['bytes'])} | |",
-        *(f"| {name} | {_megabytes(size)} | {_against_torch(name, report)} |" for name, size in report.sizes.items()),
-        "",
-        f"Tokens were compared on: {report.sample}. Figures, versions and sizes: `export.json`.",
-        *([f"{report.int8_scales}."] if report.int8_scales else []),
-    ]
-    return "\n".join(lines) + "\n"
+    rows = [f"| {name} | {_megabytes(size)} | {_against_torch(name, report)} |" for name, size in report.sizes.items()]
+    return Template(Path(__file__).with_name("card_onnx.md").read_text(encoding="utf-8")).substitute(
+        languages=config.data.languages,
+        kind="RecoverSAT" if max(config.train.segment_choices) > 1 else "Transformer",
+        parameters=f"{report.source['parameters']:,}",
+        preset=config.preset or "none",
+        segments=config.train.segments,
+        version=__version__,
+        facts="\n".join(f"- {name}: {value}" for name, value in facts.items()),
+        torch=_megabytes(report.source["bytes"]),
+        rows="\n".join(rows),
+        sample=report.sample,
+        scales=f"{report.int8_scales}.\n" if report.int8_scales else "",
+    )
 
 
 def _against_torch(precision: str, report: ExportReport) -> str:

@@ -1,21 +1,19 @@
-"""The HTML report: one file that needs nothing else, for light and dark screens and for screen readers."""
+"""The HTML report: one file that needs nothing else, for light and dark screens and for screen readers.
+
+The policy in page.html makes the browser itself refuse whatever would leave the file.
+"""
 
 from collections.abc import Sequence
 from html import escape
 from pathlib import Path
+from string import Template
 
 from recoversat.measuring.reports.plots import Plot, embeddable_svg
 from recoversat.measuring.reports.table import Table, to_html
 
-# The policy makes the browser itself refuse whatever would leave the file.
-_POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
-
-_CSS = Path(__file__).with_name("page.css").read_text(encoding="utf-8")
-
 
 def html_page(title: str, tables: Sequence[Table], plots: Sequence[Plot], signatures: Sequence[tuple[str, str]]) -> str:
     """Put the first table, plots, the other tables and signatures on one page; all text is escaped."""
-    name = escape(title)
     details = "".join(to_html(table) for table in tables[1:])
     sections = [
         "".join(to_html(table) for table in tables[:1]),
@@ -23,26 +21,8 @@ def html_page(title: str, tables: Sequence[Table], plots: Sequence[Plot], signat
         f"<section>\n<h2>Details</h2>\n{details}</section>\n" if details else "",
         _signatures(signatures),
     ]
-    return f"""<!doctype html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<meta http-equiv="Content-Security-Policy" content="{_POLICY}">
-<link rel="icon" href="data:,">
-<title>{name}</title>
-<style>
-{_CSS}</style>
-</head>
-<body>
-<main>
-<h1>{name}</h1>
-<p class="lead">Written by recoversat. Every score stands with its signature at the end of the page.</p>
-{"".join(sections)}
-</main>
-</body>
-</html>
-"""
+    page = Path(__file__).with_name("page.html").read_text(encoding="utf-8")
+    return Template(page).substitute(title=escape(title), sections="".join(sections))
 
 
 def _plots(plots: Sequence[Plot]) -> str:
