@@ -141,14 +141,10 @@ def score(
 def export(
     model: Annotated[Path, typer.Argument(help="Model folder or training run.")],
     out: Annotated[Path, typer.Argument(help="Model folder to write; translates without torch.")],
-    precision: Annotated[
-        list[str] | None, typer.Option(help="int8, fp32; both without any.", show_default=False)
-    ] = None,
-    corpus: Annotated[
-        Path | None, typer.Option(help="Corpus whose validation text shows what int8 costs.", show_default=False)
-    ] = None,
-    valid_src: Annotated[Path | None, typer.Option(help="Instead: validation source.", show_default=False)] = None,
-    valid_tgt: Annotated[Path | None, typer.Option(help="Instead: validation target.", show_default=False)] = None,
+    precision: Annotated[list[str] | None, typer.Option(help="int8, fp32; both without any.")] = None,
+    corpus: Annotated[Path | None, typer.Option(help="Corpus whose validation text shows what int8 costs.")] = None,
+    valid_src: Annotated[Path | None, typer.Option(help="Instead: validation source.")] = None,
+    valid_tgt: Annotated[Path | None, typer.Option(help="Instead: validation target.")] = None,
     force: Annotated[bool, typer.Option("--force", help="Replace OUT; keep it whatever the checks say.")] = False,
     format_: Annotated[
         ExportFormat, typer.Option("--format", help="onnx; ctranslate2: a teacher for that engine, to compare with.")

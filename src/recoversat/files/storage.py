@@ -82,6 +82,12 @@ def _take(folder: Path) -> int | None:
     return None
 
 
+def refuse_existing(out: Path, force: bool) -> None:
+    """Refuse to write over something that was not to be replaced."""
+    if out.exists() and not force:
+        raise UserError(f"{out} exists already; choose another folder or add --force to replace it")
+
+
 def make_empty(folder: Path) -> None:
     """Remove what a folder holds, and keep the folder."""
     for path in folder.iterdir():
