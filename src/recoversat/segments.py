@@ -101,9 +101,8 @@ def divide_many(
     at_random = draws[:, _DRAW_RANDOM] < random_prob
     cuts = np.where(at_random[:, None], uneven, even)
     start = np.concatenate([np.zeros_like(cuts[:, :1]), cuts[:, :-1]], axis=1)
-    return _insert_copies(
-        Division(start, cuts - start, np.zeros(cuts.shape, bool), _upto(n_segments, width)), repeats, draws
-    )
+    exists = np.arange(width)[None, :] < n_segments[:, None]
+    return _insert_copies(Division(start, cuts - start, np.zeros(cuts.shape, bool), exists), repeats, draws)
 
 
 @dataclass(frozen=True)
@@ -157,10 +156,6 @@ def assemble(segments: Sequence[Sequence[int]]) -> list[int]:
     """
     kept = [segment for segment in segments if not (segment and segment[-1] == DEL)]
     return [token for segment in kept for token in segment if token != EOS]
-
-
-def _upto(n_segments: Ints, width: int) -> Bools:
-    return np.arange(width)[None, :] < n_segments[:, None]
 
 
 def _next_allowed(cuts: Ints, lengths: Ints, may_cut: Bools) -> Ints:

@@ -13,19 +13,13 @@ app = typer.Typer(
     help="Semi-autoregressive machine translation: all segments of a sentence written at the same time.",
 )
 
-ConfigFile = Annotated[Path | None, typer.Option("--config", help="YAML file of settings.", show_default=False)]
-Preset = Annotated[
-    str | None, typer.Option(help="Start from: iwslt16, wmt14, wmt16, small, deep-shallow.", show_default=False)
-]
-Set = Annotated[
-    list[str] | None, typer.Option("--set", help="section.key=value; wins over --config.", show_default=False)
-]
+ConfigFile = Annotated[Path | None, typer.Option("--config", help="YAML file of settings.")]
+Preset = Annotated[str | None, typer.Option(help="Start from: iwslt16, wmt14, wmt16, small, deep-shallow.")]
+Set = Annotated[list[str] | None, typer.Option("--set", help="section.key=value; wins over --config.")]
 Device = Annotated[str, typer.Option(help="cpu, cuda or auto.")]
-Model = Annotated[
-    Path | None, typer.Option(help="Model folder or training run; a built-in one by default.", show_default=False)
-]
-From = Annotated[str | None, typer.Option("--from", help="Language of the source text.", show_default=False)]
-To = Annotated[str | None, typer.Option("--to", help="Language of the translation.", show_default=False)]
+Model = Annotated[Path | None, typer.Option(help="Model folder or training run; a built-in one by default.")]
+From = Annotated[str | None, typer.Option("--from", help="Language of the source text.")]
+To = Annotated[str | None, typer.Option("--to", help="Language of the translation.")]
 NoRepairs = Annotated[bool, typer.Option("--no-repairs", help="Decode as the paper does: nothing is repaired.")]
 Force = Annotated[bool, typer.Option("--force", help="Replace what is already there.")]
 
@@ -39,11 +33,23 @@ def parse_segments(text: str) -> int | Literal["auto"]:
     return int(text)
 
 
+def parse_bytes(text: str) -> int:
+    """Read a size in bytes, as pydantic understands it: 512M, 2GB, 1.5GiB."""
+    from pydantic import ByteSize, TypeAdapter, ValidationError
+
+    try:
+        size = int(TypeAdapter(ByteSize).validate_python(text))
+    except ValidationError:
+        size = 0
+    if size < 1:
+        raise typer.BadParameter(f"{text!r} is no size; write e.g. 512M or 2G")
+    return size
+
+
 Segments = Annotated[
     Any,
     typer.Option(
         "--segments", parser=parse_segments, metavar="K", help="K, or auto: by length. The model's own by default.",
-        show_default=False,
     ),
 ]  # fmt: skip
 

@@ -19,34 +19,22 @@ def bench(
         list[str] | None,
         typer.Option(
             help="NAME=PATH, ours or CTranslate2's; with :segments=K (or auto), :beam=N, :to=, :compute=, :threads=, "
-            ":repairs=none, ...",
-            show_default=False,
+            ":repairs=none, ..."
         ),
     ] = None,
-    src: Annotated[Path | None, typer.Option(help="Sentences to translate.", show_default=False)] = None,
-    ref: Annotated[Path | None, typer.Option(help="Their translations: adds BLEU.", show_default=False)] = None,
+    src: Annotated[Path | None, typer.Option(help="Sentences to translate.")] = None,
+    ref: Annotated[Path | None, typer.Option(help="Their translations: adds BLEU.")] = None,
     untrained: Annotated[
-        str | None,
-        typer.Option(help="Instead: untrained models, a preset or d_model=512,...", show_default=False),
+        str | None, typer.Option(help="Instead: untrained models, a preset or d_model=512,...")
     ] = None,
     vocab: Annotated[int, typer.Option(min=16, help="With --untrained: size of the vocabulary.")] = 32_000,
     length: Annotated[int, typer.Option(min=1, help="With --untrained: tokens of every sentence.")] = 25,
-    segments: Annotated[
-        list[int] | None, typer.Option(min=2, help="With --untrained: K; 10 without any.", show_default=False)
-    ] = None,
-    batch: Annotated[
-        list[int] | None, typer.Option(min=1, help="Batch size; 1, 8, 32, 64 without any.", show_default=False)
-    ] = None,
-    threads: Annotated[
-        list[int] | None, typer.Option(min=1, help="Threads; 1 and all without any.", show_default=False)
-    ] = None,
+    segments: Annotated[list[int] | None, typer.Option(min=2, help="With --untrained: K; 10 without any.")] = None,
+    batch: Annotated[list[int] | None, typer.Option(min=1, help="Batch size; 1, 8, 32, 64 without any.")] = None,
+    threads: Annotated[list[int] | None, typer.Option(min=1, help="Threads; 1 and all without any.")] = None,
     rounds: Annotated[int, typer.Option(min=1, help="Rounds in which the systems take turns.")] = 5,
-    sentences: Annotated[
-        int | None, typer.Option(min=1, help="Sentences a round; 64, untrained 16.", show_default=False)
-    ] = None,
-    to: Annotated[
-        str | None, typer.Option(help="Language, where the built-in model is timed.", show_default=False)
-    ] = None,
+    sentences: Annotated[int | None, typer.Option(min=1, help="Sentences a round; 64, untrained 16.")] = None,
+    to: Annotated[str | None, typer.Option(help="Language, where the built-in model is timed.")] = None,
     no_repairs: NoRepairs = False,
     device: Annotated[str, typer.Option(help="cpu or cuda.")] = "cpu",
     force: Annotated[bool, typer.Option("--force", help="Replace OUT.")] = False,

@@ -23,26 +23,22 @@ def evaluate(
     ],
     test: Annotated[list[str], typer.Option(help="NAME=SOURCES,REFERENCES; {test} in a PATH stands for NAME.")],
     out: Annotated[Path, typer.Option(help="Folder of the report and of what the models wrote.")],
-    at: Annotated[str | None, typer.Option(help="Rep and Mis relative to this system.", show_default=False)] = None,
-    baseline: Annotated[str | None, typer.Option(help="Bootstrap against this one.", show_default=False)] = None,
+    at: Annotated[str | None, typer.Option(help="Rep and Mis relative to this system.")] = None,
+    baseline: Annotated[str | None, typer.Option(help="Bootstrap against this one.")] = None,
     samples: Annotated[int, typer.Option(min=1, help="Resamples of the paired bootstrap.")] = 1000,
-    tokenize: Annotated[str | None, typer.Option(help="sacreBLEU's: zh, ja-mecab, ...", show_default=False)] = None,
+    tokenize: Annotated[str | None, typer.Option(help="sacreBLEU's: zh, ja-mecab, ...")] = None,
     tokenised: Annotated[bool, typer.Option("--tokenised", help="Tokenised BLEU too, as in the paper.")] = False,
     paper: Annotated[
         str | None,
         typer.Option(
-            help="Add the paper's figures: iwslt16.en-de, wmt14.en-de, wmt14.de-en, wmt16.en-ro, wmt16.ro-en.",
-            show_default=False,
+            help="Add the paper's figures: iwslt16.en-de, wmt14.en-de, wmt14.de-en, wmt16.en-ro, wmt16.ro-en."
         ),
     ] = None,
-    metric: Annotated[
-        list[str] | None, typer.Option(help="One metric more; a wrong name lists them all.", show_default=False)
-    ] = None,
+    metric: Annotated[list[str] | None, typer.Option(help="One metric more; a wrong name lists them all.")] = None,
     latency: Annotated[int, typer.Option(min=0, help="Time so many sentences at batch 1.")] = 0,
     batch_size: Annotated[int, typer.Option(min=1, help="Sentences translated together.")] = 32,
     subwords: Annotated[
-        Path | None,
-        typer.Option(help="Model in whose sub-words Rep and Mis are counted; by default --at's.", show_default=False),
+        Path | None, typer.Option(help="Model in whose sub-words Rep and Mis are counted; by default --at's.")
     ] = None,
     no_repairs: NoRepairs = False,
     device: Device = "auto",
@@ -73,18 +69,15 @@ def evaluate(
 def sweep(
     file: Annotated[Path, typer.Argument(help="YAML file: a config and what varies over it (docs/evaluation.md).")],
     out: Annotated[Path, typer.Option(help="Folder of all runs and the report; interrupted, it is continued.")],
-    corpus: Annotated[Path | None, typer.Option(help="Folder to train on.", show_default=False)] = None,
+    corpus: Annotated[Path | None, typer.Option(help="Folder to train on.")] = None,
     init_from: Annotated[
-        Path | None, typer.Option(help="Teacher whose encoder and embeddings all runs start from.", show_default=False)
+        Path | None, typer.Option(help="Teacher whose encoder and embeddings all runs start from.")
     ] = None,
     init_decoder: Annotated[bool, typer.Option("--init-decoder", help="Start from the teacher's decoder too.")] = False,
-    at: Annotated[str | None, typer.Option(help="Model that Rep and Mis are relative to.", show_default=False)] = None,
-    test: Annotated[
-        list[str] | None, typer.Option(help="NAME=SOURCES,REFERENCES; else validation text.", show_default=False)
-    ] = None,
+    at: Annotated[str | None, typer.Option(help="Model that Rep and Mis are relative to.")] = None,
+    test: Annotated[list[str] | None, typer.Option(help="NAME=SOURCES,REFERENCES; else validation text.")] = None,
     system: Annotated[
-        list[str] | None,
-        typer.Option(help="NAME=PATH: measure this one too; NAT fills the tables' NAT row.", show_default=False),
+        list[str] | None, typer.Option(help="NAME=PATH: measure this one too; NAT fills the tables' NAT row.")
     ] = None,
     jobs: Annotated[int, typer.Option(min=1, help="Trainings at the same time, on one GPU too.")] = 1,
     latency: Annotated[int, typer.Option(min=0, help="Time so many sentences at batch 1.")] = 0,

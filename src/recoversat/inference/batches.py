@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from recoversat.config import DecodeConfig
 from recoversat.decoding.segmentwise import Decoded, Forced
 from recoversat.decoding.stepping import Ints
+from recoversat.decoding.stopping import between_steps
 from recoversat.engines.engine import Engine, Options
 from recoversat.errors import UserError
 from recoversat.inference.request import Wish
@@ -26,6 +27,7 @@ class BatchDecoder:
         order = sorted((i for i, length in enumerate(lengths) if length), key=lambda i: -lengths[i])
         for at in range(0, len(order), wish.batch_size):
             batch = order[at : at + wish.batch_size]
+            between_steps()  # an engine that decodes whole sentences is stopped here at least
             batch_forced = [forced[i] for i in batch] if forced else None
             yield from zip(batch, self._decode([sources[i] for i in batch], k[batch], wish, batch_forced), strict=True)
 

@@ -31,6 +31,9 @@ class Written(Protocol):
         """Return it in sub-words; `bench` asks only when the clock stands still."""
 
 
+Done: TypeAlias = Callable[[int], None]  # hears how many more sentences are done
+
+
 def nothing_done(count: int) -> None:
     """Tell nobody how many sentences are done."""
 
@@ -42,11 +45,7 @@ class System(ABC):
 
     @abstractmethod
     def translate(
-        self,
-        texts: Sequence[str],
-        batch_size: int,
-        length: int | None = None,
-        done: Callable[[int], None] = nothing_done,
+        self, texts: Sequence[str], batch_size: int, length: int | None = None, done: Done = nothing_done
     ) -> Sequence[Written]:
         """Translate lines, tokenisation included; `length` fixes the tokens of every translation."""
 

@@ -3,7 +3,7 @@
 import io
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import Protocol
@@ -243,12 +243,3 @@ def load_tokenizer(folder: Path) -> Tokenizer:
 def vocabulary_fingerprint(folder: Path) -> str:
     """Identify a folder's tokenizer by content."""
     return fingerprint(*sorted([*folder.glob(SENTENCEPIECE_FILE), *folder.glob(BPE_FILE)]))
-
-
-def train_tokenizer(
-    kind: str, lines: Iterator[str], vocab_size: int, max_lines: int, tags: Sequence[str] = ()
-) -> Tokenizer:
-    """Learn the tokenizer a config asks for."""
-    if kind == "bpe":
-        return BpeTokenizer.train(lines, vocab_size)
-    return SentencePieceTokenizer.train(lines, vocab_size, max_lines, tags)

@@ -77,7 +77,8 @@ def train(
     stop = _StopSign()
     with join_processes(device) as processes, stop_signals(stop.ask), _alone(run, processes):
         _check_vocabulary(start_from, corpus)
-        config = config.model_copy(update={"data": corpus.config, "model": _with_vocabulary(config, corpus)})
+        sized = config.model.model_copy(update={"vocab_size": corpus.tokenizer.size})
+        config = config.model_copy(update={"data": corpus.config, "model": sized})
         facts = {"corpus": corpus.fingerprint, "initialised_from": start_from.fingerprint if start_from else None}
         if processes.is_main:
             claim_run(run, config, facts, force=force)
@@ -92,9 +93,7 @@ def train(
             closing(_Log(run, config, state.update, processes.is_main)) as log,
             progress(title, config.train.steps, state.update, quiet or not processes.is_main) as bar,
         ):
-            for update, share in zip(
-                range(state.update, config.train.steps), _load(batches, state.update), strict=True
-            ):
+            for update, share in enumerate(_load(batches, state.update), state.update):
                 log.add(update, trainer.update(update, share), sum(batch.n_target_tokens for batch in share))
                 state.update = update + 1
                 bar.advance(1, log.flush_if_due(state, trainer.device))
@@ -208,28 +207,28 @@ class _Log:
         seconds = time.monotonic() - self.since
         rate = sum(n for _, _, n in self.pending) / max(seconds, 1e-9)
         lines = [self._line(update, totals, rate) for update, totals, _ in self.pending]
-        if self.is_main:
-            with open(self.run / "log.jsonl", "a", encoding="utf-8") as stream:
-                stream.writelines(json.dumps(line) + "\n" for line in lines)
-        if self.writer:
-            for name in ("loss", "nll", "learning_rate", "random_prob", "tokens_per_second"):
-                self.writer.add_scalar(name, lines[-1][name], lines[-1]["step"])
+        self._write(lines)
         self.pending, self.since = [], time.monotonic()
         return f"loss {lines[-1]['loss']:.3f}  {rate:,.0f} tokens/s"
 
     def validation(self, update: int, bleu: float) -> None:
         """Note a BLEU score; the time it took is not training time."""
-        if self.is_main:
-            with open(self.run / "log.jsonl", "a", encoding="utf-8") as stream:
-                stream.write(json.dumps({"step": update, "validation_bleu": bleu}) + "\n")
-        if self.writer:
-            self.writer.add_scalar("validation_bleu", bleu, update)
+        self._write([{"step": update, "validation_bleu": bleu}])
         self.since = time.monotonic()
 
     def close(self) -> None:
         """Let go of TensorBoard's thread."""
         if self.writer:
             self.writer.close()
+
+    def _write(self, lines: list[dict[str, float]]) -> None:
+        """Append to the log; TensorBoard gets the last line."""
+        if self.is_main:
+            with open(self.run / "log.jsonl", "a", encoding="utf-8") as stream:
+                stream.writelines(json.dumps(line) + "\n" for line in lines)
+        if self.writer:
+            for name in lines[-1].keys() - {"step"}:
+                self.writer.add_scalar(name, lines[-1][name], lines[-1]["step"])
 
     def _line(self, update: int, totals: Tensor, rate: float) -> dict[str, float]:
         smoothed, nll, n_labels = totals.tolist()
@@ -254,13 +253,9 @@ class _Log:
 
 
 def _validate(
-    model: Model,
-    validate: Validate | None,
-    state: TrainingState,
-    checkpoints: Checkpoints,
-    log: _Log,
+    model: Model, validate: Validate | None, state: TrainingState, checkpoints: Checkpoints, log: _Log,
     processes: Processes,
-) -> None:
+) -> None:  # fmt: skip
     """Let the main process measure BLEU and keep the best model."""
     if validate is None:
         return
@@ -285,17 +280,8 @@ def _load(batches: Batches, first: int) -> Iterator[list[Batch]]:
         sampler=range(first, batches.config.steps),
         num_workers=workers,
         prefetch_factor=4 if workers else None,
-        collate_fn=_as_it_is,
     )
     return iter(loader)
-
-
-def _as_it_is(share: list[Batch]) -> list[Batch]:
-    return share
-
-
-def _with_vocabulary(config: Config, corpus: Corpus) -> Any:
-    return config.model.model_copy(update={"vocab_size": corpus.tokenizer.size})
 
 
 def _due(update: int, every: int, total: int) -> bool:

@@ -11,7 +11,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from recoversat.errors import UserError
-from recoversat.measuring.loading import load_system
+from recoversat.measuring.own import load_system
 from recoversat.measuring.quality.metrics import METRICS, chosen_metrics
 from recoversat.measuring.quality.outputs import SystemOutput, TestSet, read_output
 from recoversat.measuring.quality.plots import quality_plots

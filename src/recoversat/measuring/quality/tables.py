@@ -26,11 +26,7 @@ def comparison_table(results: Sequence[Result]) -> Table | None:
         caption=f"Paired bootstrap against {_baselines(results)}",
         columns=["Test set", "System", *(head for m in metrics for head in (m, f"Δ {m}", "p"))],
         rows=[
-            [
-                r.output.test_set,
-                r.output.name,
-                *(cell for c in r.comparisons for cell in _comparison_cells(c)),
-            ]
+            [r.output.test_set, r.output.name, *(cell for c in r.comparisons for cell in _comparison_cells(c))]
             for r in compared
         ],
         n_labels=2,

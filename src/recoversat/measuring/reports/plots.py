@@ -16,30 +16,12 @@ from typing import Any
 from recoversat.errors import UserError
 from recoversat.files.storage import atomic_file, write_text
 
-# Ink and paper are replaced when a plot is embedded in a page, which may be dark.
+# Ink and paper, as plots.mplstyle has them, are replaced when a plot is embedded in a page, which may be dark.
 INK, PAPER = "#1b1f24", "#ffffff"
 # Readable on white and on near-black; the markers tell the series apart without colour.
 COLOURS = ("#2f7ed8", "#d9730d", "#2e9e5b", "#b84fa0", "#d64545", "#6b7f8f")
 MARKERS = ("o", "s", "^", "D", "v", "P", "X")  # one more than colours: no two of 42 series look the same
 _CROWD = 6  # more names than this have no room in a picture
-_STYLE: dict[Any, Any] = {
-    "svg.fonttype": "none",  # text stays text: sharp, searchable, small
-    "font.size": 10,
-    "text.color": INK,
-    "axes.labelcolor": INK,
-    "axes.edgecolor": INK,
-    "xtick.color": INK,
-    "ytick.color": INK,
-    "figure.facecolor": PAPER,
-    "axes.facecolor": PAPER,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.grid": True,
-    "axes.axisbelow": True,
-    "grid.color": "#808080",
-    "grid.alpha": 0.25,
-    "legend.frameon": False,
-}
 
 
 @dataclass(frozen=True)
@@ -176,13 +158,13 @@ class _Canvas:
 @contextmanager
 def _figure(name: str) -> Iterator[_Canvas]:
     try:
-        import matplotlib
+        from matplotlib import style
         from matplotlib.backends.backend_agg import FigureCanvasAgg
         from matplotlib.figure import Figure
     except ImportError:
         raise UserError("plots need matplotlib: pip install 'recoversat[train]'") from None
     # The salt makes ids inside the SVG repeatable, and different from those of other plots in one page.
-    with matplotlib.rc_context({**_STYLE, "svg.hashsalt": name}):
+    with style.context([Path(__file__).with_name("plots.mplstyle"), {"svg.hashsalt": name}]):
         figure = Figure(figsize=(6.4, 3.8), layout="constrained")
         FigureCanvasAgg(figure)
         canvas = _Canvas(name, figure)

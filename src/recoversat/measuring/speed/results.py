@@ -97,17 +97,12 @@ class BenchResult:
 
 def facts_of(worker: Worker) -> SystemFacts:
     """Collect what a worker said of itself."""
-    known = {name: worker.facts.get(name) for name in ("family", "engine", "precision", "device", "segments")}
+    names = ("family", "engine", "precision", "device", "segments", "bytes")
+    known = {name: worker.facts[name] for name in names if worker.facts.get(name) is not None}
+    times = {"start_s": worker.start_s, "load_s": worker.load_s}
+    system = worker.system
     return SystemFacts(
-        worker.system.name,
-        _public(worker.system.path),
-        worker.threads,
-        **{name: value for name, value in known.items() if value is not None},
-        beam=worker.system.beam,
-        bytes=worker.facts.get("bytes", 0),
-        start_s=worker.start_s,
-        load_s=worker.load_s,
-        error=worker.error,
+        system.name, _public(system.path), worker.threads, beam=system.beam, error=worker.error, **known, **times
     )
 
 

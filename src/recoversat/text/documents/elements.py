@@ -12,9 +12,9 @@ from functools import cached_property
 from recoversat.text.documents.block import is_void, slash_and_name, tags_in
 
 _DEEPEST, _MOST = 30, 120  # elements in elements, tags in a sentence
-_WORD = r"\w+(?:['’-]\w+)*"
+_WORD = r"\w++(?:['’-]\w++)*+"
 _NEXT_WORD = re.compile(rf"(\s*)({_WORD})")
-_LAST_WORD = re.compile(rf"({_WORD})(\s*)\Z")
+_LAST_WORD = re.compile(rf"(?<!\w)(?<!\w['’-])({_WORD})(\s*)\Z")
 
 
 @dataclass(frozen=True, eq=False)
