@@ -57,6 +57,12 @@ FUNCTIONS: dict[str, Callable[[str], object]] = {
     "slash_and_name": block.slash_and_name,
     "split_to_fit": lambda text: sentences.split_to_fit(text, fits),
     "tags_in": block.tags_in,
+    "subtitles": lambda text: translate_documents(
+        [f"00:01,0 --> 00:02,0\n{text}\n00:03,0 --> 00:04,0\n" + text.replace(" ", "\n")],
+        lambda texts: [f"{text} {text}" for text in texts],
+        language="en",
+        format="srt",
+    ),
     "translate_documents as html": lambda text: translate_documents(
         [text], shout, language="en", format="html", fits=fits
     ),

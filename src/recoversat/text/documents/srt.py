@@ -5,8 +5,11 @@ places. A longer one gets more lines rather than longer ones.
 """
 
 import re
+from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
+from operator import itemgetter
 
 from recoversat.errors import UserError
 from recoversat.text.documents.block import Block, Document
@@ -34,10 +37,11 @@ def parse(source: str) -> Document:
 
 @dataclass(frozen=True)
 class _Speech:
-    """Lines of a subtitle that are said in one go; `breaks[i]` is what was written between lines i and i + 1."""
+    """Lines of a subtitle that are said in one go; `breaks[i]` was written between lines i and i + 1."""
 
     lines: list[str]
     breaks: list[str]
+    newline: str
 
     @property
     def block(self) -> Block:
@@ -54,13 +58,13 @@ class _Speech:
     def broken(self, translation: str) -> str:
         """Break a translation into lines."""
         lengths = [len(_TAG.sub("", line)) for line in self.lines]
-        total, said = max(sum(lengths) + len(self.breaks), 1), len(_TAG.sub("", translation))
-        widest, spaces = max(_WIDEST, *lengths), _spaces(translation)
-        lines = _cut(translation, spaces, [(sum(lengths[:n]) + n - 1) * said / total for n in range(1, len(lengths))])
-        for n in range(len(self.lines) + 1, said // widest + 3):
-            if max(len(_TAG.sub("", line)) for line in lines) > widest:
+        *ends, total = accumulate(lengths, lambda end, length: end + 1 + length)  # a break counts as a space
+        said, spaces, widest = len(_TAG.sub("", translation)), _spaces(translation), max(_WIDEST, *lengths)
+        lines = _cut(translation, spaces, [end * said / total for end in ends])
+        for n in (said // widest + 1, said // widest + 2):  # words may not fill the first
+            if n > len(self.lines) and max(len(_TAG.sub("", line)) for line in lines) > widest:
                 lines = _cut(translation, spaces, [said * i / n for i in range(1, n)])
-        breaks = [*self.breaks, *[self.breaks[-1] if self.breaks else "\n"] * len(lines)]
+        breaks = [*self.breaks, *[self.newline] * len(lines)]
         return "".join(line + after for line, after in zip(lines, [*breaks[: len(lines) - 1], ""], strict=True))
 
 
@@ -75,7 +79,7 @@ def _parts(source: str) -> Iterator[str | _Speech]:
         end = at
         while end < len(lines) and lines[end].strip() and not _begins(lines, end):
             end += 1
-        yield from _said(lines[at:end])
+        yield from _said(lines[at:end], "\r\n" if lines[at - 1].endswith("\r\n") else "\n")
         at = end
 
 
@@ -85,9 +89,9 @@ def _begins(lines: Sequence[str], at: int) -> bool:
     return bool(numbered or _TIMES.match(lines[at]))
 
 
-def _said(lines: Sequence[str]) -> Iterator[str | _Speech]:
+def _said(lines: Sequence[str], newline: str) -> Iterator[str | _Speech]:
     """Join the lines of a subtitle; a dash, or a note of music, begins another speech."""
-    speech, after = _Speech([], []), ""
+    speech, after = _Speech([], [], ""), ""
     for line in lines:
         mark = _SPEAKER.match(line)
         before = mark[0] if mark else ""
@@ -98,7 +102,7 @@ def _said(lines: Sequence[str]) -> Iterator[str | _Speech]:
         else:
             yield from [speech] if speech.lines else []
             yield after + before
-            speech = _Speech([text], [])
+            speech = _Speech([text], [], newline)
         after = line[len(before) + len(text) :]
     yield from [speech] if speech.lines else []
     yield after
@@ -116,13 +120,19 @@ def _spaces(text: str) -> list[tuple[int, int]]:
 
 
 def _cut(text: str, spaces: Sequence[tuple[int, int]], wanted: Sequence[float]) -> list[str]:
-    """Cut a text at the spaces nearest to the wanted places."""
-    lines, start, left = [], 0, list(spaces)
+    """Cut a text at the spaces nearest to the wanted places, which grow.
+
+    >>> _cut("a big house", _spaces("a big house"), [6.0])
+    ['a big', 'house']
+    """
+    lines, start, first = [], 0, 0  # `first` of the spaces that are left
     for place in wanted:
-        if not left:
+        behind = bisect_left(spaces, place, lo=first, key=itemgetter(1))
+        near = spaces[max(behind - 1, first) : behind + 1]
+        if not near:
             break
-        chosen = min(left, key=lambda space: abs(space[1] - place))
-        lines.append(text[start : chosen[0]])
-        start = chosen[0] + 1
-        left = [space for space in left if space[0] > chosen[0]]
+        at, seen = min(near, key=lambda space: abs(space[1] - place))
+        lines.append(text[start:at])
+        start = at + 1
+        first = bisect_left(spaces, seen + 1, lo=first, key=itemgetter(1))
     return [*lines, text[start:]]

@@ -32,7 +32,7 @@ stop, and I mean it.
 00:01:09,000 --> 00:01:10,000
 
 """
-LETTERS = f"1\n{TIMES}a\nb\nc\nd\ne f g h\n"
+LETTERS = f"1\n{TIMES}a b\nc d\ne f\ng h i j k\n"
 
 
 def translated(source: str, **words: str) -> str:
@@ -77,6 +77,8 @@ def test_a_longer_translation_gets_more_lines() -> None:
     lines = long.splitlines()[2:]
     assert len(lines) == 2
     assert all(30 < len(line) <= 42 for line in lines)
+    dos = translated(f"1\n{TIMES}Donaudampf\n".replace("\n", "\r\n"), Donaudampf="Donaudampf schiff fahrt " * 3)
+    assert dos == long.replace("\n", "\r\n")
     wide = f"1\n{TIMES}{'word ' * 20}end\n"
     assert translated(wide) == wide  # as wide as its maker wanted it
     word = translated(f"1\n{TIMES}short one\n", short="x" * 60)
