@@ -132,7 +132,7 @@ def _precision(model: Path) -> str:
     return f"int{8 * int(packed.min() & _SIZE)}" if len(packed) else "float32"
 
 
-def _write(path: Path, model: dict[str, Array], pieces: list[str], products: str, shortlist: bool) -> None:
+def _write(path: Path, model: dict[str, Any], pieces: list[str], products: str, shortlist: bool) -> None:
     """Write a Marian model, its vocabulary and a `decoder.yml`."""
     words = [_END, _UNKNOWN, *(piece for piece in pieces if piece not in (_END, _UNKNOWN))]
     (path / "vocab.txt").write_text("".join(f"{word}\n" for word in words), encoding="utf-8")
