@@ -6,8 +6,7 @@ from typing import Annotated
 
 import typer
 
-from recoversat.cli.app import Device, From, Model, Segments, To, app
-from recoversat.cli.pairs import optional_pairs
+from recoversat.cli.app import Device, From, Model, Segments, To, app, optional_pairs
 from recoversat.errors import UserError
 from recoversat.text.documents import FORMATS
 

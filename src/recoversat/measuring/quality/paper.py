@@ -137,7 +137,6 @@ def ablation_table(study: Study, measured: Mapping[float | str, Figures]) -> Tab
 
 
 def check_data_set(name: str) -> None:
-    """Refuse a data set the paper has no figures for."""
     if name not in DATA_SETS:
         raise UserError(f"--paper {name}: the paper has no such data set; there are: {', '.join(DATA_SETS)}")
 
