@@ -4,6 +4,7 @@ An unknown key is an error that names the nearest valid one.
 """
 
 import difflib
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -191,7 +192,7 @@ def load_config(
 
     The file may name its preset (`preset: small`); the argument wins over it.
     """
-    values = _read_yaml(path) if path else {}
+    values = _read_config(path) if path else {}
     name = preset or values.get("preset")
     merged = _merge(_merge(base or {}, _preset(name)), values) | {"preset": name}
     for override in overrides or []:
@@ -201,7 +202,7 @@ def load_config(
 
 def preset_name(path: Path | None, preset: str | None) -> str | None:
     """Name the preset that `load_config` starts from, if any."""
-    return preset or (_read_yaml(path).get("preset") if path else None)
+    return preset or (_read_config(path).get("preset") if path else None)
 
 
 def parse_config(values: dict[str, Any]) -> Config:
@@ -217,15 +218,19 @@ def to_yaml(config: Config) -> str:
     return yaml.safe_dump(config.model_dump(), sort_keys=False, allow_unicode=True)
 
 
-def _read_yaml(path: Path) -> dict[str, Any]:
+def read_yaml(path: Path, what: str) -> Any:
+    """Read a YAML file; `what` names it for the error message; an empty one has no keys."""
     try:
         values = yaml.safe_load(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
-        raise UserError(f"{path}: no such config file") from None
+        raise UserError(f"{path}: no such {what}") from None
     except yaml.YAMLError as error:
         raise UserError(f"{path}: not valid YAML: {error}") from None
-    if values is None:
-        return {}
+    return {} if values is None else values
+
+
+def _read_config(path: Path) -> dict[str, Any]:
+    values = read_yaml(path, "config file")
     if not isinstance(values, dict):
         raise UserError(f"{path}: expected sections such as 'train:' with keys below them")
     return values
@@ -269,6 +274,11 @@ def _explain(item: dict[str, Any]) -> str:
         annotation = section.model_fields[str(parent)].annotation
         assert isinstance(annotation, type)
         section = annotation
-    near = difflib.get_close_matches(str(wrong), section.model_fields, n=1, cutoff=0.5)
-    fix = f"did you mean {near[0]}?" if near else f"there are: {', '.join(section.model_fields)}"
+    fix = did_you_mean(wrong, section.model_fields, f"there are: {', '.join(section.model_fields)}")
     return f"{where}: no such key; {fix}"
+
+
+def did_you_mean(wrong: object, known: Iterable[str], otherwise: str) -> str:
+    """Suggest the nearest of what is known, or say something else."""
+    near = difflib.get_close_matches(str(wrong), list(known), n=1, cutoff=0.5)
+    return f"did you mean {near[0]}?" if near else otherwise

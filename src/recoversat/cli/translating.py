@@ -6,8 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
-from recoversat.cli.app import Device, From, Model, Segments, To, app, parse_bytes
-from recoversat.cli.pairs import optional_pairs
+from recoversat.cli.app import Device, From, Model, Segments, To, app, optional_pairs, parse_bytes
 from recoversat.cli.scaling import Cluster, PerWorkerText, ShardSize, ShardText, Workers, crew_of, translate_shards
 from recoversat.errors import UserError
 from recoversat.text.documents import FORMATS

@@ -108,10 +108,7 @@ class OwnSystem(System):
         return settings
 
     def _engine_facts(self) -> dict[str, JSON]:
-        """Ask the engine what it is; one that does not say is known by its class alone."""
-        engine = self._engines[None]
-        described: dict[str, JSON] | None = getattr(engine, "description", None)
-        return described or {"engine": type(engine).__name__.removesuffix("Engine").lower()}
+        return dict(self._engines[None].description)
 
     def _size(self) -> int:
         """Count the bytes of the weights that were loaded."""
@@ -128,9 +125,5 @@ def _segments(translator: Translator, spec: SystemSpec) -> WantedSegments:
 
 
 def p_label(random_prob: float, anneal: bool) -> str:
-    """Spell p as the paper does.
-
-    >>> p_label(1.0, anneal=True), p_label(0.5, anneal=False), p_label(0.0, anneal=True)
-    ('1->0', '0.5', '0')
-    """
+    """Spell p as the paper does."""
     return f"{random_prob:g}->0" if anneal and random_prob else f"{random_prob:g}"
