@@ -56,11 +56,6 @@ def start_point(teacher: Path | None, with_decoder: bool = False) -> Initialisat
     return Initialisation(resolve_model(teacher), parts)
 
 
-def _check_vocabulary(start_from: Initialisation | None, corpus: Corpus) -> None:
-    if start_from and vocabulary_fingerprint(start_from.teacher) != vocabulary_fingerprint(corpus.folder):
-        raise UserError(f"cannot start from {start_from.teacher}: its vocabulary is not that of {corpus.folder}")
-
-
 def train(
     config: Config,
     corpus: Corpus,
@@ -76,7 +71,8 @@ def train(
     """Train until `config.train.steps`; started again after a kill it continues exactly where it was."""
     stop = _StopSign()
     with join_processes(device) as processes, stop_signals(stop.ask), _alone(run, processes):
-        _check_vocabulary(start_from, corpus)
+        if start_from and vocabulary_fingerprint(start_from.teacher) != vocabulary_fingerprint(corpus.folder):
+            raise UserError(f"cannot start from {start_from.teacher}: its vocabulary is not that of {corpus.folder}")
         sized = config.model.model_copy(update={"vocab_size": corpus.tokenizer.size})
         config = config.model_copy(update={"data": corpus.config, "model": sized})
         facts = {"corpus": corpus.fingerprint, "initialised_from": start_from.fingerprint if start_from else None}

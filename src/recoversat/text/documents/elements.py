@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from recoversat.text.documents.block import is_void, slash_and_name, tags_in
+from recoversat.text.documents.block import VOID, slash_and_name, tags_in
 
 _DEEPEST, _MOST = 30, 120  # elements in elements, tags in a sentence
 _WORD = r"\w+(?:['’-]\w+)*"
@@ -73,7 +73,7 @@ def element_tree(runs: Sequence[str], marks: Sequence[str]) -> Element | None:
             return None
         for tag in tags:
             slash, name = slash_and_name(tag)
-            if not name or is_void(name):
+            if not name or name in VOID:
                 opened[-1][2].append(_Loose(tag))
             elif not slash and len(opened) <= _DEEPEST:
                 opened.append((tag, name, []))

@@ -16,16 +16,7 @@ from recoversat.text.documents import parse
 from recoversat.text.documents.block import Block
 from recoversat.text.documents.elements import Element, element_tree
 from recoversat.text.documents.tags import Locate, Tagged, set_tags
-from recoversat.text.placeholders import (
-    bare_words,
-    hard_texts,
-    has_words,
-    mask,
-    pieces,
-    protected_spans,
-    trim,
-    unmask,
-)
+from recoversat.text.placeholders import bare_words, hard_texts, has_words, mask, pieces, protected_spans, trim, unmask
 from recoversat.text.sentences import Range, sentence_spans, split_to_fit
 
 Translate = Callable[[list[str]], list[str]]
