@@ -35,10 +35,6 @@ class Element:
         """The elements that stand in it side by side."""
         return [part for part in self.content if isinstance(part, Element)]
 
-    def without(self, child: "Element") -> str:
-        """Give the text around one of its children."""
-        return Element("", "", [part for part in self.content if part is not child]).text
-
     def descendants(self) -> Iterator["Element"]:
         """Walk through all elements in it."""
         for child in self.children:
