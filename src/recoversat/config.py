@@ -154,6 +154,9 @@ class DecodeConfig(_RepairSwitches):
     )
 
 
+DECODE_SETTINGS = tuple(DecodeConfig.model_fields)
+
+
 class Config(Section):
     """All settings of one system."""
 

@@ -31,6 +31,8 @@ def load_own(spec: SystemSpec, device: str, threads: int, scores: bool) -> "OwnS
         translator.set_decoding(join_overlaps=spec.overlaps == "join")
     if spec.repairs:
         translator.set_decoding(repairs=spec.repairs)
+    if spec.decode:
+        translator.set_decoding(**spec.decode)
     if spec.teacher:
         translator.judged_by(spec.teacher, spec.lengths, device)
     return OwnSystem(spec, folder, translator, scores)

@@ -51,6 +51,7 @@ def test_p_is_spelled_as_in_the_paper():
         ({}, {"repairs": "model", "join_overlaps": True}),
         ({"overlaps": "keep"}, {"repairs": "model", "join_overlaps": False}),
         ({"repairs": "none"}, {"repairs": "none", "join_overlaps": True}),
+        ({"decode": {"extra_steps": "9", "cut_loops": "false"}}, {"extra_steps": 9, "cut_loops": False}),
     ],
 )
 def test_the_spec_decides_how_a_model_decodes(options, expected):
