@@ -59,6 +59,10 @@ class Engine(ABC):
         """Engine, precision, device and threads, for the signature of a result."""
         return {}
 
+    def encode(self, sources: Sources) -> Sources:
+        """Return sources that need not be encoded again, where the engine can remember what it has read."""
+        return sources
+
     @abstractmethod
     def decode(self, sources: Sources, n_segments: Ints, options: Options = Options()) -> list[Decoded]:
         """Write sentence b in n_segments[b] segments."""

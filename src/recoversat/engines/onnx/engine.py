@@ -32,6 +32,12 @@ _BLOCK = 128  # the graph's vocabulary is padded to whole blocks (see onnx_weigh
 _Result = TypeVar("_Result")
 
 
+class EncodedIds(list[int]):
+    """Ids of a source with its keys and values for every decoder layer, (2L, 1, H, S, E)."""
+
+    memory: Floats
+
+
 class OnnxEngine(StepEngine):
     """Decode with the graphs that `export_model` wrote.
 
@@ -75,6 +81,18 @@ class OnnxEngine(StepEngine):
         length = memory.shape[3]
         room = length + length // 5 + widest  # what is longer is rare, and makes the cache grow
         return OnnxStepper(self._step, memory, lengths, self._positions, self._bias_for(single), room)
+
+    def encode(self, sources: Sources) -> Sources:
+        """Remember keys and values; where memory is bounded, sources are encoded whenever they are needed."""
+        if self._max_memory is not None:
+            return sources
+
+        def part(places: Ints) -> list[EncodedIds]:
+            memory, _ = self._encode([sources[i] for i in places])
+            return [_encoded(sources[i], memory[:, at : at + 1]) for at, i in enumerate(places)]
+
+        count = min(len(sources), self._threads)
+        return self._in_parts(part, np.array_split(np.arange(len(sources)), count) if count else [])
 
     def decode(self, sources: Sources, n_segments: Ints, options: Options = Options()) -> list[Decoded]:
         decode, n_segments = super().decode, np.asarray(n_segments)
@@ -153,6 +171,9 @@ class OnnxEngine(StepEngine):
 
     def _encode(self, sources: Sources) -> tuple[Floats, NDArray[np.int32]]:
         """Return keys and values of the sources for every decoder layer (2L, B, H, S, E), and their lengths."""
+        if remembered := [source.memory for source in sources if isinstance(source, EncodedIds)]:
+            assert len(remembered) == len(sources)
+            return _joined(remembered), np.array([memory.shape[3] for memory in remembered], dtype=np.int32)
         config = self._config
         tokens = side_by_side(sources)  # (B, S)
         batch, length = tokens.shape
@@ -172,6 +193,25 @@ class OnnxEngine(StepEngine):
             if not whole:
                 memory[:, part] = found
         return memory, lengths
+
+
+def _encoded(source: Sequence[int], memory: Floats) -> EncodedIds:
+    """Keep a source with its part of the batch's memory, without the padding."""
+    encoded = EncodedIds(source)
+    encoded.memory = np.ascontiguousarray(memory[:, :, :, : len(source)])
+    return encoded
+
+
+def _joined(memories: list[Floats]) -> Floats:
+    """Put the memories of sources side by side, zeros where one is shorter than the longest."""
+    if len(memories) == 1:
+        return memories[0]
+    longest = max(memory.shape[3] for memory in memories)
+    layers, _, heads, _, size = memories[0].shape
+    joined: Floats = np.zeros((layers, len(memories), heads, longest, size), dtype=np.float32)
+    for place, memory in enumerate(memories):
+        joined[:, place, :, : memory.shape[3]] = memory[:, 0]
+    return joined
 
 
 def saturates(folder: Path) -> bool:
