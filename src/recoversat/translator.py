@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from copy import copy
+from dataclasses import replace
 from functools import cached_property, partial
 from itertools import islice
 from pathlib import Path
@@ -104,6 +105,7 @@ class Translator:
         alternatives: int = 0,
         scores: bool = True,
         repairs: bool = True,
+        confidence: bool = False,
     ) -> list[Translation]:
         """Translate single lines; results come in the order of the input, whatever the batching.
 
@@ -112,6 +114,7 @@ class Translator:
         `force` puts words into every translation ("6:1=the": segment 6 begins with "the"); `forced` is the same
         in ids, a text each. Without `scores` an engine may leave out log-probabilities, which is faster.
         Without `repairs` translations stay as they were decoded, as in the paper.
+        `confidence` has every translation scored with K = 1 (see `Translation.confidence`).
         """
         check_list(texts)
         check_lines(texts := list(texts))
@@ -121,7 +124,8 @@ class Translator:
         request = Request(segments, batch_size, beam, scores, alternatives, forced, force, repairs)
         chain = repairs_for(self, request)
         cut, sources = self._cut([prepared(text, chain) for text in texts], request)
-        drafts = iter(self._write(sources, request, chain))  # decode, assemble, repair
+        written = self._write(sources, request, chain)  # decode, assemble, repair
+        drafts = iter(self._judged(written, batch_size) if confidence else written)
         whole = [join_drafts(parts, list(islice(drafts, len(parts.texts)))) for parts in cut]
         return [restored(draft, text, chain).translation(text) for draft, text in zip(whole, texts, strict=True)]
 
@@ -314,6 +318,15 @@ class Translator:
             if request.force and forced:
                 check_forced(forced[i], decoded.segments, f"line {i + 1}")
         return [written[i] for i in range(len(sources))]
+
+    def _judged(self, drafts: list[Draft], batch_size: int) -> list[Draft]:
+        """Score with K = 1 what has not been yet."""
+        unknown = [i for i, draft in enumerate(drafts) if draft.decoded.segments and not draft.decoded.as_one]
+        pairs = [(drafts[i].source.ids, drafts[i].ids) for i in unknown]
+        judged = list(drafts)
+        for i, scored in zip(unknown, self.score_ids(pairs, batch_size=batch_size), strict=True):
+            judged[i] = replace(drafts[i], decoded=replace(drafts[i].decoded, judged=scored.log_probs[0]))
+        return judged
 
     def _copied(self, source: Source, repairs: list[Repair]) -> Draft | None:
         """Return a source as its own translation, where there is nothing to read or a repair wants it so."""
