@@ -31,6 +31,12 @@ def translate(
     target: To = None,
     out: Annotated[Path | None, typer.Option(help="Write here instead of standard output.", show_default=False)] = None,
     segments: Segments = None,
+    best_of: Annotated[
+        int | None, typer.Option(min=1, help="Write with so many K and keep the likeliest.", show_default=False)
+    ] = None,
+    quality: Annotated[
+        str | None, typer.Option(help="fast; balanced: best of 3; best: with doubt.", show_default=False)
+    ] = None,
     batch_size: Annotated[int, typer.Option(min=1, help="Sentences translated together.")] = 32,
     line_buffered: Annotated[
         bool, typer.Option("--line-buffered", help="Answer each line at once, for programs that wait.")
@@ -64,6 +70,7 @@ def translate(
 ) -> None:
     """Translate text line by line: one line out for each line in."""
     from recoversat.cli.byte_sizes import parse_size
+    from recoversat.inference.request import modes_for
     from recoversat.pipeline.translate_files import translate_lines, translate_whole
     from recoversat.show.inspection import Inspection
     from recoversat.translator import Translator
@@ -79,6 +86,10 @@ def translate(
     )  # fmt: skip
     if teacher:
         translator.judged_by(teacher, lengths, device)
+    modes_for(translator.config, segments, quality, best_of, beam=beam, forced=bool(force_words))  # or refuse
+    if quality or best_of:
+        asked = {"quality": quality or "fast"} | ({"best_of": best_of} if best_of else {})
+        translator.set_decoding(**asked)
     if no_repairs:
         translator.set_decoding(repairs="none")
     if format_ != "lines":
