@@ -18,6 +18,8 @@ from recoversat.measuring.specs import SystemSpec
 def other_value(key: str) -> Any:
     """Make up another value for a setting, of whatever type."""
     field = DecodeConfig.model_fields[key]
+    if field.default is None:
+        return -1.0
     if choices := get_args(field.annotation):
         return next(choice for choice in choices if choice != field.default)
     return not field.default if isinstance(field.default, bool) else field.default + 1
