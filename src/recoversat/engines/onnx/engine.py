@@ -20,6 +20,7 @@ from recoversat.decoding.stepping import Floats, Ints
 from recoversat.engines.engine import Options, Sources, StepEngine
 from recoversat.engines.onnx.scoring import score_rows, takes_masks
 from recoversat.engines.onnx.stepper import Binding, OnnxStepper, Positions
+from recoversat.engines.onnx.verifying import OnnxVerifier
 from recoversat.engines.pairs import Pair, check_pairs, equal_rows, pair_batches, scored, side_by_side
 from recoversat.errors import UserError
 from recoversat.vocab import DEL, NEVER_EMITTED
@@ -109,6 +110,12 @@ class OnnxEngine(StepEngine):
             return search([sources[i] for i in places], beam, options.of(places))
 
         return self._in_parts(part, self._parts(sources, ones, beam))
+
+    def verifier(self, source: Sequence[int], room: int) -> OnnxVerifier | None:
+        if not self._takes_masks:
+            return None
+        memory, lengths = self._encode([source])
+        return OnnxVerifier(self._step, memory, lengths, self._positions, self._single_bias, room)
 
     def score(self, pairs: Sequence[Pair], n_segments: int = 1) -> list[Decoded]:
         """Run all rows of a target at once; what the graph or the memory is not made for goes a step at a time."""
