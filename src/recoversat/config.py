@@ -142,9 +142,10 @@ else:
 
 # `decode.quality`, one dial for people: what each of its values stands for
 QUALITIES: dict[str, dict[str, Any]] = {
-    "fast": {"best_of": 1, "doubt": None},
-    "balanced": {"best_of": 3, "doubt": None},
-    "best": {"best_of": 3, "doubt": -5.0},
+    "fast": {"best_of": 1, "doubt": None, "exact": False},
+    "balanced": {"best_of": 3, "doubt": None, "exact": False},
+    "best": {"best_of": 3, "doubt": -5.0, "exact": False},
+    "exact": {"best_of": 1, "doubt": None, "exact": True},
 }
 
 
@@ -152,7 +153,7 @@ def with_quality(settings: dict[str, Any]) -> dict[str, Any]:
     """Replace `quality` by the settings it stands for; those named beside it win.
 
     >>> with_quality({"quality": "balanced", "best_of": 2})
-    {'best_of': 2, 'doubt': None}
+    {'best_of': 2, 'doubt': None, 'exact': False}
     """
     if "quality" not in settings:
         return settings
@@ -178,6 +179,8 @@ class DecodeConfig(_RepairSwitches):
     doubt: float | None = Field(
         None, le=0, description="write again with K = 1 where a token's log-probability with K = 1 is below this"
     )
+
+    exact: bool = Field(False, description="write what K = 1 writes, drafted in segments and verified")
 
     @model_validator(mode="before")
     @classmethod

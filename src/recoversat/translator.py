@@ -33,6 +33,7 @@ from recoversat.text.invisible import unreadable
 from recoversat.text.parts import Parts, parts_of
 from recoversat.text.tokenizer import Tokenizer, load_tokenizer
 
+_FINER = 2  # times as many segments as a translation has that stands as it was drafted
 WINDOW = 16  # batches that are sorted by length together
 
 
@@ -114,8 +115,9 @@ class Translator:
         """Translate single lines; results come in the order of the input, whatever the batching.
 
         `segments` is K, or "auto" (see `segment_counts`); None is the model's own; of several, (6, 10), the best.
-        `best_of` tries so many K around "auto"; `quality` is "fast", "balanced" or "best" (docs/decoding.md). Empty text gives empty text, and
-        text longer than any the model was trained on is translated sentence by sentence.
+        `best_of` tries so many K around "auto"; `quality` is "fast", "balanced", "best" or "exact" (docs/decoding.md).
+        Empty text gives empty text, and text longer than any the model was trained on is translated sentence by
+        sentence.
         `force` puts words into every translation ("6:1=the": segment 6 begins with "the"); `forced` is the same
         in ids, a text each. Without `scores` an engine may leave out log-probabilities, which is faster.
         Without `repairs` translations stay as they were decoded, as in the paper.
@@ -332,6 +334,8 @@ class Translator:
         """Return the values of K that sources of these lengths are written with."""
         if isinstance(request.segments, tuple):
             return [tuple(map(self.segments_for, request.segments))] * len(lengths)
+        if request.exact:  # a mistake in a draft costs a pass, not quality
+            lengths = [_FINER * length for length in lengths]
         counts = self.segment_counts(request.segments, lengths)
         if request.best_of > 1 and not isinstance(request.segments, int):
             return neighbours(counts, self.config.train.segment_choices, request.best_of)

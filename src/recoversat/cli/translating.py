@@ -35,8 +35,11 @@ def translate(
         int | None, typer.Option(min=1, help="Write with so many K and keep the likeliest.", show_default=False)
     ] = None,
     quality: Annotated[
-        str | None, typer.Option(help="fast; balanced: best of 3; best: with doubt.", show_default=False)
+        str | None, typer.Option(help="fast; balanced: best of 3; best: with doubt; exact.", show_default=False)
     ] = None,
+    exact: Annotated[
+        bool, typer.Option("--exact", help="The words of K = 1, drafted in segments and verified; for --batch-size 1.")
+    ] = False,
     batch_size: Annotated[int, typer.Option(min=1, help="Sentences translated together.")] = 32,
     line_buffered: Annotated[
         bool, typer.Option("--line-buffered", help="Answer each line at once, for programs that wait.")
@@ -86,6 +89,9 @@ def translate(
     )  # fmt: skip
     if teacher:
         translator.judged_by(teacher, lengths, device)
+    if exact and (quality not in (None, "exact") or best_of):
+        raise UserError("--exact goes without --best-of and another --quality")
+    quality = "exact" if exact else quality
     modes_for(translator.config, segments, quality, best_of, beam=beam, forced=bool(force_words))  # or refuse
     if quality or best_of:
         asked = {"quality": quality or "fast"} | ({"best_of": best_of} if best_of else {})

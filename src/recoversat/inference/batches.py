@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
@@ -11,6 +12,7 @@ from recoversat.decoding.stepping import Ints
 from recoversat.engines.engine import Engine, Options
 from recoversat.errors import UserError
 from recoversat.inference.best_of import BestOf, Counts, IdsOf
+from recoversat.inference.exact import decode_exactly
 from recoversat.inference.request import Request
 from recoversat.vocab import EOS
 
@@ -39,7 +41,7 @@ class BatchDecoder:
             batch = order[at : at + request.batch_size]
             batch_forced = [forced[i] for i in batch] if forced else None
             some, own = [sources[i] for i in batch], [counts[i] for i in batch]
-            written = self._decode(some, own, request, batch_forced, lambda b, one, batch=batch: ids_of(batch[b], one))
+            written = self._decode(some, own, request, batch_forced, partial(_ids_in, batch, ids_of))
             yield from zip(batch, written, strict=True)
 
     def _decode(
@@ -57,6 +59,8 @@ class BatchDecoder:
         )  # fmt: skip
         if request.beam > 1:
             return self._search(sources, n_segments, request.beam, options)
+        if request.exact and not forced:
+            return decode_exactly(self.engine, sources, n_segments, options)
         if request.is_judged and not forced:
             return BestOf(self.engine, request.doubt).decode(sources, counts, options, ids_of)
         return self.engine.decode(sources, n_segments, options)
@@ -73,3 +77,8 @@ class BatchDecoder:
             Decoded([nbest.best.tokens + end], [nbest.best.token_log_probs], nbest.steps)
             for nbest, end in zip(found, ends, strict=True)
         ]
+
+
+def _ids_in(batch: list[int], ids_of: IdsOf, place: int, decoded: Decoded) -> list[int]:
+    """Ask for a sentence by its place in a batch."""
+    return ids_of(batch[place], decoded)

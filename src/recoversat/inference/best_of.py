@@ -13,6 +13,7 @@ import numpy as np
 from recoversat.decoding.segmentwise import Decoded
 from recoversat.decoding.stepping import Ints
 from recoversat.engines.engine import Engine, Options, Sources
+from recoversat.inference.exact import verify_drafts
 
 Counts = tuple[int, ...]  # the values of K that a sentence is written with
 IdsOf = Callable[[int, Decoded], list[int]]  # sentence, what was written -> the tokens a reader would get
@@ -50,7 +51,7 @@ class BestOf:
             candidate = replace(one, judged=judged[text])
             best[text[0]] = _better(best.get(text[0]), candidate)
         results = [replace(best[b], steps=best[b].steps + 1) for b in range(len(sources))]  # the pass that judges
-        return self._certain(sources, counts, results, options)
+        return self._certain(sources, results, options, ids_of)
 
     def _judge(
         self, sources: Sources, texts: dict[tuple[int, tuple[int, ...]], None]
@@ -59,10 +60,8 @@ class BestOf:
         scored = self.engine.score([(sources[b], ids) for b, ids in texts])
         return {text: one.log_probs[0] for text, one in zip(texts, scored, strict=True)}
 
-    def _certain(
-        self, sources: Sources, counts: Sequence[Counts], results: list[Decoded], options: Options
-    ) -> list[Decoded]:
-        """Write doubtful sentences again, as one segment."""
+    def _certain(self, sources: Sources, results: list[Decoded], options: Options, ids_of: IdsOf) -> list[Decoded]:
+        """Let K = 1 write doubtful sentences; what there is of them is a draft."""
         doubted = [
             b
             for b, one in enumerate(results)
@@ -70,8 +69,8 @@ class BestOf:
         ]
         if not doubted:
             return results
-        ones = np.ones(len(doubted), dtype=np.int64)
-        again = self.engine.decode([sources[b] for b in doubted], ones, replace(options, scores=True))
+        drafts = [ids_of(b, results[b]) for b in doubted]
+        again = verify_drafts(self.engine, [sources[b] for b in doubted], drafts, replace(options, scores=True))
         for b, one in zip(doubted, again, strict=True):
             results[b] = replace(one, steps=results[b].steps + one.steps)
         return results

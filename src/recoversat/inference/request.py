@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Literal
 
-from recoversat.config import QUALITIES, Config, with_quality
+from recoversat.config import QUALITIES, Config, DecodeConfig, with_quality
 from recoversat.decoding.segmentwise import Forced
 from recoversat.errors import UserError
 
@@ -30,6 +30,7 @@ class Request:
     repairs: bool = True
     best_of: int = 1
     doubt: float | None = None
+    exact: bool = False
 
     @property
     def is_judged(self) -> bool:
@@ -61,11 +62,13 @@ def modes_for(
     """
     asked = with_quality(_given(quality=quality, best_of=best_of))
     single = isinstance(segments, int)
+    if asked.get("exact") and isinstance(segments, tuple):
+        raise UserError("--exact: what is verified is drafted with one K; name one with --segments, or none")
     if best_of and isinstance(segments, int | tuple):
         raise UserError(f"--best-of {best_of}: --segments names the values of K already; leave one of the two out")
     if asked in ({}, QUALITIES["fast"], {"best_of": 1}) and not isinstance(segments, tuple):
         plain = beam > 1 or forced or config.model.kind == "nat" or 1 not in config.train.segment_choices
-        asked = QUALITIES["fast"] if plain else _given(best_of=config.decode.best_of, doubt=config.decode.doubt) | asked
+        asked = QUALITIES["fast"] if plain else _set(config.decode) | asked
     else:
         _refuse(config, beam, forced)
     return QUALITIES["fast"] | asked | ({"best_of": 1} if single else {})
@@ -73,7 +76,7 @@ def modes_for(
 
 def _refuse(config: Config, beam: int, forced: bool) -> None:
     """Say why what was written cannot be judged with K = 1."""
-    what = "--best-of, --quality and several --segments"
+    what = "--best-of, --exact, --quality and several --segments"
     if config.model.kind == "nat":
         raise UserError(f"{what}: a one-step model cannot judge what it wrote; give it --teacher and --lengths")
     if beam > 1:
@@ -82,6 +85,11 @@ def _refuse(config: Config, beam: int, forced: bool) -> None:
         raise UserError(f"{what} go without --force, which names a place in one division into segments")
     if 1 not in config.train.segment_choices:
         raise UserError(f"{what} need a model that was trained for K = 1 too; this one was not")
+
+
+def _set(decode: DecodeConfig) -> dict[str, Any]:
+    """Return what of the dial's settings a model has."""
+    return decode.model_dump(include=set(QUALITIES["fast"]))
 
 
 def _given(**values: Any) -> dict[str, Any]:
