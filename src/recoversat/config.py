@@ -141,6 +141,29 @@ else:
     _RepairSwitches = create_model("_RepairSwitches", __base__=Section, **_fields)
 
 
+# `decode.quality`, one dial for people: what each of its values stands for
+QUALITIES: dict[str, dict[str, Any]] = {
+    "fast": {"best_of": 1, "doubt": None, "exact": False},
+    "balanced": {"best_of": 3, "doubt": None, "exact": False},
+    "best": {"best_of": 3, "doubt": -5.0, "exact": False},
+    "exact": {"best_of": 1, "doubt": None, "exact": True},
+}
+
+
+def with_quality(settings: dict[str, Any]) -> dict[str, Any]:
+    """Replace `quality` by the settings it stands for; those named beside it win.
+
+    >>> with_quality({"quality": "balanced", "best_of": 2})
+    {'best_of': 2, 'doubt': None, 'exact': False}
+    """
+    if "quality" not in settings:
+        return settings
+    quality = settings["quality"]
+    if quality not in QUALITIES:
+        raise UserError(f"quality: there are {', '.join(QUALITIES)}, not {quality!r}")
+    return QUALITIES[quality] | {key: value for key, value in settings.items() if key != "quality"}
+
+
 class DecodeConfig(_RepairSwitches):
     """How a trained model writes; every repair of `recoversat.inference.repairs` is a switch here too."""
 
@@ -153,6 +176,20 @@ class DecodeConfig(_RepairSwitches):
     segment_length: float = Field(
         5.0, gt=0, description="with --segments auto: source tokens a segment, which decide K sentence by sentence"
     )
+    best_of: int = Field(1, ge=1, description="write with so many K around that of --segments auto and keep the best")
+    doubt: float | None = Field(
+        None, le=0, description="write again with K = 1 where a token's log-probability with K = 1 is below this"
+    )
+
+    exact: bool = Field(False, description="write what K = 1 writes, drafted in segments and verified")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _dial(cls, values: Any) -> Any:
+        return with_quality(values) if isinstance(values, dict) else values
+
+
+DECODE_SETTINGS = (*DecodeConfig.model_fields, "quality")
 
 
 class Config(Section):

@@ -29,13 +29,14 @@ NoRepairs = Annotated[bool, typer.Option("--no-repairs", help="Decode as the pap
 Force = Annotated[bool, typer.Option("--force", help="Replace what is already there.")]
 
 
-def parse_segments(text: str) -> int | Literal["auto"]:
-    """Read K: a number, or auto."""
+def parse_segments(text: str) -> int | tuple[int, ...] | Literal["auto"]:
+    """Read K: a number, several, or auto."""
     if text == "auto":
         return "auto"
-    if not text.isdecimal() or int(text) < 1:
-        raise typer.BadParameter(f"{text!r} is neither a whole number from 1 nor auto")
-    return int(text)
+    parts = text.split(",")
+    if not all(part.isdecimal() and int(part) for part in parts):
+        raise typer.BadParameter(f"{text!r} is neither a whole number from 1 nor auto, nor several such as 6,10")
+    return tuple(map(int, parts)) if len(parts) > 1 else int(text)
 
 
 def parse_bytes(text: str) -> int:
@@ -54,7 +55,8 @@ def parse_bytes(text: str) -> int:
 Segments = Annotated[
     Any,
     typer.Option(
-        "--segments", parser=parse_segments, metavar="K", help="K, or auto: by length. The model's own by default.",
+        "--segments", parser=parse_segments, metavar="K",
+        help="K, or auto: by length; of several, 6,10, the best. The model's own by default.",
     ),
 ]  # fmt: skip
 

@@ -56,7 +56,8 @@ def translate_lines(
         for number, translation in enumerate(translations, 1):
             line = inspection.shown(translation, translator.config.data.tokenizer, forced, stream)
             if keep is not None:
-                line = json.dumps(next(keep) | {"translation": translation.text}, ensure_ascii=False)
+                told = {} if translation.confidence is None else {"confidence": round(translation.confidence, 4)}
+                line = json.dumps(next(keep) | {"translation": translation.text} | told, ensure_ascii=False)
             stream.write(line + "\n")
             if at_once:
                 stream.flush()
