@@ -4,6 +4,7 @@ An unknown key is an error that names the nearest valid one.
 """
 
 import difflib
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -145,6 +146,29 @@ else:
     _RepairSwitches = create_model("_RepairSwitches", __base__=Section, **_fields)
 
 
+# `decode.quality`, one dial for people: what each of its values stands for
+QUALITIES: dict[str, dict[str, Any]] = {
+    "fast": {"best_of": 1, "doubt": None, "exact": False},
+    "balanced": {"best_of": 3, "doubt": None, "exact": False},
+    "best": {"best_of": 3, "doubt": -5.0, "exact": False},
+    "exact": {"best_of": 1, "doubt": None, "exact": True},
+}
+
+
+def with_quality(settings: dict[str, Any]) -> dict[str, Any]:
+    """Replace `quality` by the settings it stands for; those named beside it win.
+
+    >>> with_quality({"quality": "balanced", "best_of": 2})
+    {'best_of': 2, 'doubt': None, 'exact': False}
+    """
+    if "quality" not in settings:
+        return settings
+    quality = settings["quality"]
+    if quality not in QUALITIES:
+        raise UserError(f"quality: there are {', '.join(QUALITIES)}, not {quality!r}")
+    return QUALITIES[quality] | {key: value for key, value in settings.items() if key != "quality"}
+
+
 class DecodeConfig(_RepairSwitches):
     """How a trained model writes; every repair of `recoversat.inference.repairs` is a switch here too."""
 
@@ -157,6 +181,20 @@ class DecodeConfig(_RepairSwitches):
     segment_length: float = Field(
         5.0, gt=0, description="with --segments auto: source tokens a segment, which decide K sentence by sentence"
     )
+    best_of: int = Field(1, ge=1, description="write with so many K around that of --segments auto and keep the best")
+    doubt: float | None = Field(
+        None, le=0, description="write again with K = 1 where a token's log-probability with K = 1 is below this"
+    )
+
+    exact: bool = Field(False, description="write what K = 1 writes, drafted in segments and verified")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _dial(cls, values: Any) -> Any:
+        return with_quality(values) if isinstance(values, dict) else values
+
+
+DECODE_SETTINGS = (*DecodeConfig.model_fields, "quality")
 
 
 class Config(Section):
@@ -196,7 +234,7 @@ def load_config(
 
     The file may name its preset (`preset: small`); the argument wins over it.
     """
-    values = _read_yaml(path) if path else {}
+    values = _read_config(path) if path else {}
     name = preset or values.get("preset")
     merged = _merge(_merge(base or {}, _preset(name)), values) | {"preset": name}
     for override in overrides or []:
@@ -206,7 +244,7 @@ def load_config(
 
 def preset_name(path: Path | None, preset: str | None) -> str | None:
     """Name the preset that `load_config` starts from, if any."""
-    return preset or (_read_yaml(path).get("preset") if path else None)
+    return preset or (_read_config(path).get("preset") if path else None)
 
 
 def parse_config(values: dict[str, Any]) -> Config:
@@ -222,15 +260,19 @@ def to_yaml(config: Config) -> str:
     return yaml.safe_dump(config.model_dump(), sort_keys=False, allow_unicode=True)
 
 
-def _read_yaml(path: Path) -> dict[str, Any]:
+def read_yaml(path: Path, what: str) -> Any:
+    """Read a YAML file; `what` names it for the error message; an empty one has no keys."""
     try:
         values = yaml.safe_load(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
-        raise UserError(f"{path}: no such config file") from None
+        raise UserError(f"{path}: no such {what}") from None
     except yaml.YAMLError as error:
         raise UserError(f"{path}: not valid YAML: {error}") from None
-    if values is None:
-        return {}
+    return {} if values is None else values
+
+
+def _read_config(path: Path) -> dict[str, Any]:
+    values = read_yaml(path, "config file")
     if not isinstance(values, dict):
         raise UserError(f"{path}: expected sections such as 'train:' with keys below them")
     return values
@@ -274,6 +316,11 @@ def _explain(item: dict[str, Any]) -> str:
         annotation = section.model_fields[str(parent)].annotation
         assert isinstance(annotation, type)
         section = annotation
-    near = difflib.get_close_matches(str(wrong), section.model_fields, n=1, cutoff=0.5)
-    fix = f"did you mean {near[0]}?" if near else f"there are: {', '.join(section.model_fields)}"
+    fix = did_you_mean(wrong, section.model_fields, f"there are: {', '.join(section.model_fields)}")
     return f"{where}: no such key; {fix}"
+
+
+def did_you_mean(wrong: object, known: Iterable[str], otherwise: str) -> str:
+    """Suggest the nearest of what is known, or say something else."""
+    near = difflib.get_close_matches(str(wrong), list(known), n=1, cutoff=0.5)
+    return f"did you mean {near[0]}?" if near else otherwise

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from copy import copy
+from dataclasses import replace
 from functools import cached_property, partial
 from itertools import islice
 from pathlib import Path
@@ -9,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from recoversat.config import Config, parse_config
+from recoversat.config import Config, parse_config, with_quality
 from recoversat.decoding.segmentwise import Decoded, Forced
 from recoversat.decoding.stepping import Ints
 from recoversat.engines.engine import Engine
@@ -20,9 +21,10 @@ from recoversat.files.builtin import builtin_model
 from recoversat.files.model_folder import read_config, resolve_model
 from recoversat.inference.assembling import Draft, Source, join_drafts, lazy_segments
 from recoversat.inference.batches import BatchDecoder
+from recoversat.inference.best_of import Counts, neighbours
 from recoversat.inference.forcing import check_forced, force_lines
-from recoversat.inference.repairing import Repair, prepared, repaired, repairs_for, restored
-from recoversat.inference.request import Request, WantedSegments, check_lines, check_list, warn_of_untrained
+from recoversat.inference.repairing import Repair, mended, prepared, repaired, repairs_for, restored
+from recoversat.inference.request import Request, WantedSegments, check_lines, check_list, modes_for, warn_of_untrained
 from recoversat.inference.translation import Translation
 from recoversat.text.alignment import Floats, Part, Range, locate_parts
 from recoversat.text.directions import choose_direction, prefix_of
@@ -31,6 +33,7 @@ from recoversat.text.invisible import unreadable
 from recoversat.text.parts import Parts, parts_of
 from recoversat.text.tokenizer import Tokenizer, load_tokenizer
 
+_FINER = 2  # times as many segments as a translation has that stands as it was drafted
 WINDOW = 16  # batches that are sorted by length together
 
 
@@ -90,7 +93,8 @@ class Translator:
 
     def set_decoding(self, **settings: Any) -> None:
         """Change how this translator writes: `decode` settings of its model, by name."""
-        self.config = parse_config(self.config.model_dump() | {"decode": self.config.decode.model_dump() | settings})
+        decode = self.config.decode.model_dump() | with_quality(settings)
+        self.config = parse_config(self.config.model_dump() | {"decode": decode})
 
     def translate(
         self,
@@ -104,24 +108,33 @@ class Translator:
         alternatives: int = 0,
         scores: bool = True,
         repairs: bool = True,
+        confidence: bool = False,
+        best_of: int | None = None,
+        quality: str | None = None,
     ) -> list[Translation]:
         """Translate single lines; results come in the order of the input, whatever the batching.
 
-        `segments` is K, or "auto" (see `segment_counts`); None is the model's own. Empty text gives empty text, and
-        text longer than any the model was trained on is translated sentence by sentence.
+        `segments` is K, or "auto" (see `segment_counts`); None is the model's own; of several, (6, 10), the best.
+        `best_of` tries so many K around "auto"; `quality` is "fast", "balanced", "best" or "exact" (docs/decoding.md).
+        Empty text gives empty text, and text longer than any the model was trained on is translated sentence by
+        sentence.
         `force` puts words into every translation ("6:1=the": segment 6 begins with "the"); `forced` is the same
         in ids, a text each. Without `scores` an engine may leave out log-probabilities, which is faster.
         Without `repairs` translations stay as they were decoded, as in the paper.
+        `confidence` has every translation scored with K = 1 (see `Translation.confidence`).
         """
         check_list(texts)
         check_lines(texts := list(texts))
         segments = int(segments) if isinstance(segments, np.integer) else segments
+        segments = tuple(segments) if isinstance(segments, list) else segments
+        modes = modes_for(self.config, segments, quality, best_of, beam=beam, forced=bool(forced or force))
         if beam > 1 and segments is None and 1 in self.config.train.segment_choices:
             segments = 1  # a beam writes one segment
-        request = Request(segments, batch_size, beam, scores, alternatives, forced, force, repairs)
+        request = Request(segments, batch_size, beam, scores, alternatives, forced, force, repairs, **modes)
         chain = repairs_for(self, request)
         cut, sources = self._cut([prepared(text, chain) for text in texts], request)
-        drafts = iter(self._write(sources, request, chain))  # decode, assemble, repair
+        written = self._write(sources, request, chain)  # decode, assemble, repair
+        drafts = iter(self._judged(written, batch_size) if confidence or request.is_judged else written)
         whole = [join_drafts(parts, list(islice(drafts, len(parts.texts)))) for parts in cut]
         return [restored(draft, text, chain).translation(text) for draft, text in zip(whole, texts, strict=True)]
 
@@ -268,10 +281,6 @@ class Translator:
     def _seen(self, text: str) -> str:
         return text.translate(self._unreadable).strip()
 
-    @property
-    def _decoder(self) -> BatchDecoder:
-        return BatchDecoder(self.engine, self.config.decode)
-
     @cached_property
     def _unreadable(self) -> dict[int, str]:
         return unreadable(self.tokenizer)
@@ -303,17 +312,43 @@ class Translator:
 
     def _decode(self, sources: list[Source], request: Request, repairs: list[Repair]) -> list[Draft]:
         """Decode what is not copied, and put its segments together."""
-        k = self.segment_counts(request.segments, [len(source.ids) for source in sources])
+        counts = self._counts(request, [len(source.ids) for source in sources])
         copied = [self._copied(source, repairs) for source in sources]
-        lengths = [0 if copy else len(source.ids) for source, copy in zip(sources, copied, strict=True)]
-        counts = [int(count) if length else 0 for count, length in zip(k, lengths, strict=True)]
-        forced = force_lines(request.force, self.tokenizer, counts) if request.force else request.forced
+        counts = [() if copy else own for own, copy in zip(counts, copied, strict=True)]
+        forced = request.forced
+        if request.force:
+            forced = force_lines(request.force, self.tokenizer, [own[0] if own else 0 for own in counts])
         written = {i: copy for i, copy in enumerate(copied) if copy}
-        for i, decoded in self._decoder.decode([source.ids for source in sources], lengths, k, request, forced):
+
+        def ids_of(i: int, decoded: Decoded) -> list[int]:
+            return mended(Draft.of(sources[i], decoded, self.tokenizer), repairs).ids
+
+        decoder = BatchDecoder(self.engine, self.config.decode)
+        for i, decoded in decoder.decode([source.ids for source in sources], counts, request, forced, ids_of):
             written[i] = Draft.of(sources[i], decoded, self.tokenizer)
             if request.force and forced:
                 check_forced(forced[i], decoded.segments, f"line {i + 1}")
         return [written[i] for i in range(len(sources))]
+
+    def _counts(self, request: Request, lengths: Sequence[int]) -> list[Counts]:
+        """Return the values of K that sources of these lengths are written with."""
+        if isinstance(request.segments, tuple):
+            return [tuple(map(self.segments_for, request.segments))] * len(lengths)
+        if request.exact:  # a mistake in a draft costs a pass, not quality
+            lengths = [_FINER * length for length in lengths]
+        counts = self.segment_counts(request.segments, lengths)
+        if request.best_of > 1 and not isinstance(request.segments, int):
+            return neighbours(counts, self.config.train.segment_choices, request.best_of)
+        return [(k,) for k in counts.tolist()]
+
+    def _judged(self, drafts: list[Draft], batch_size: int) -> list[Draft]:
+        """Score with K = 1 what has not been yet."""
+        unknown = [i for i, draft in enumerate(drafts) if draft.decoded.segments and not draft.decoded.as_one]
+        pairs = [(drafts[i].source.ids, drafts[i].ids) for i in unknown]
+        judged = list(drafts)
+        for i, scored in zip(unknown, self.score_ids(pairs, batch_size=batch_size), strict=True):
+            judged[i] = replace(drafts[i], decoded=replace(drafts[i].decoded, judged=scored.log_probs[0]))
+        return judged
 
     def _copied(self, source: Source, repairs: list[Repair]) -> Draft | None:
         """Return a source as its own translation, where there is nothing to read or a repair wants it so."""

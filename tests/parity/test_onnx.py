@@ -14,6 +14,7 @@ from recoversat.engines.onnx.engine import OnnxEngine
 from recoversat.engines.torch.engine import TorchEngine
 from recoversat.export.checks import compare_tokens
 from recoversat.export.onnx import export_model
+from recoversat.inference.exact import decode_exactly, verify_drafts
 from recoversat.model.transformer import Transformer
 from recoversat.segments import assemble
 from recoversat.vocab import BOS, DEL, EOS, N_SPECIAL, NEVER_EMITTED
@@ -192,6 +193,24 @@ def test_engines_give_targets_the_same_scores(engines: dict[str, StepEngine], n_
         engines["torch"].score(pairs, n_segments), engines["fp32"].score(pairs, n_segments), strict=True
     ):
         np.testing.assert_allclose(np.concatenate(one.log_probs), np.concatenate(other.log_probs), atol=2e-4)
+
+
+@pytest.mark.parametrize("name", ["torch", "fp32"])
+def test_drafts_are_verified_into_what_one_segment_writes(engines: dict[str, StepEngine], name: str) -> None:
+    engine, rng = engines[name], np.random.default_rng(3)
+    one = np.array([1])
+    for source in sources_of([3, 14, 25, 9, 40]):
+        limit = len(source) + 8
+        options = Options(limits=np.array([limit]))
+        (greedy,) = engine.decode([source], one, options)
+        (drafted,) = decode_exactly(engine, [source], np.array([5]), options)
+        assert drafted.segments == greedy.segments
+        text = assemble(greedy.segments)
+        for draft in (text, text[3:], [*text[:4], *rng.integers(N_SPECIAL, 120, 3).tolist(), *text[6:]], []):
+            (written,) = verify_drafts(engine, [source], [draft], options)
+            assert written.segments == greedy.segments
+            np.testing.assert_allclose(written.log_probs[0], greedy.log_probs[0], atol=2e-4)
+            assert written.steps <= greedy.steps
 
 
 def test_comparison_counts_differing_sentences(engines: dict[str, StepEngine]) -> None:

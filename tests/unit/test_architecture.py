@@ -9,7 +9,7 @@ from tests.unit.test_imports import FORBIDDEN
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
-PATHS = sorted(set(re.findall(r"`([\w./]+(?:/|\.py|\.toml))(?::\w+)?`", PAGE)))
+PATHS = sorted(set(re.findall(r"`([\w./]+(?:/|\.py|\.toml|\.yaml|\.html))(?::\w+)?`", PAGE)))
 NAMES = sorted(set(re.findall(r"`([\w./]+\.py):(\w+)`", PAGE)))
 
 

@@ -1,9 +1,14 @@
 """The command itself, and the options that several verbs share."""
 
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
+
+from recoversat.errors import UserError
+
+if TYPE_CHECKING:
+    from recoversat.data.prepare import TextPairs
 
 app = typer.Typer(
     add_completion=False,
@@ -24,13 +29,14 @@ NoRepairs = Annotated[bool, typer.Option("--no-repairs", help="Decode as the pap
 Force = Annotated[bool, typer.Option("--force", help="Replace what is already there.")]
 
 
-def parse_segments(text: str) -> int | Literal["auto"]:
-    """Read K: a number, or auto."""
+def parse_segments(text: str) -> int | tuple[int, ...] | Literal["auto"]:
+    """Read K: a number, several, or auto."""
     if text == "auto":
         return "auto"
-    if not text.isdecimal() or int(text) < 1:
-        raise typer.BadParameter(f"{text!r} is neither a whole number from 1 nor auto")
-    return int(text)
+    parts = text.split(",")
+    if not all(part.isdecimal() and int(part) for part in parts):
+        raise typer.BadParameter(f"{text!r} is neither a whole number from 1 nor auto, nor several such as 6,10")
+    return tuple(map(int, parts)) if len(parts) > 1 else int(text)
 
 
 def parse_bytes(text: str) -> int:
@@ -49,7 +55,8 @@ def parse_bytes(text: str) -> int:
 Segments = Annotated[
     Any,
     typer.Option(
-        "--segments", parser=parse_segments, metavar="K", help="K, or auto: by length. The model's own by default.",
+        "--segments", parser=parse_segments, metavar="K",
+        help="K, or auto: by length; of several, 6,10, the best. The model's own by default.",
     ),
 ]  # fmt: skip
 
@@ -61,3 +68,21 @@ def _root(version: Annotated[bool, typer.Option("--version", help="Show the vers
 
         typer.echo(f"recoversat {__version__}")
         raise typer.Exit
+
+
+def text_pairs(src: Path | None, tgt: Path | None, tsv: Path | None = None) -> "TextPairs":
+    """Read two files, or one with two columns."""
+    from recoversat.data.prepare import TextPairs
+
+    if tsv and not (src or tgt):
+        return TextPairs(tsv)
+    if src and tgt and not tsv:
+        return TextPairs(src, tgt)
+    raise UserError("give either --src and --tgt, or --tsv")
+
+
+def optional_pairs(src: Path | None, tgt: Path | None, name: str) -> "TextPairs | None":
+    """Read two files that come together or not at all."""
+    if bool(src) != bool(tgt):
+        raise UserError(f"give {name}-src and {name}-tgt together")
+    return text_pairs(src, tgt) if src and tgt else None

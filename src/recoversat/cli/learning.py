@@ -5,8 +5,7 @@ from typing import Annotated
 
 import typer
 
-from recoversat.cli.app import ConfigFile, Device, Force, Preset, Set, app
-from recoversat.cli.pairs import optional_pairs, text_pairs
+from recoversat.cli.app import ConfigFile, Device, Force, Preset, Set, app, optional_pairs, text_pairs
 from recoversat.cli.scaling import Cluster, PerWorkerText, ShardText, Workers, crew_of
 from recoversat.errors import UserError
 

@@ -6,8 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
-from recoversat.cli.app import Device, From, Model, Segments, To, app, parse_bytes
-from recoversat.cli.pairs import optional_pairs
+from recoversat.cli.app import Device, From, Model, Segments, To, app, optional_pairs, parse_bytes
 from recoversat.cli.scaling import Cluster, PerWorkerText, ShardSize, ShardText, Workers, crew_of, translate_shards
 from recoversat.errors import UserError
 from recoversat.text.documents import FORMATS
@@ -32,6 +31,15 @@ def translate(
     target: To = None,
     out: Annotated[Path | None, typer.Option(help="Write here instead of standard output.", show_default=False)] = None,
     segments: Segments = None,
+    best_of: Annotated[
+        int | None, typer.Option(min=1, help="Write with so many K and keep the likeliest.", show_default=False)
+    ] = None,
+    quality: Annotated[
+        str | None, typer.Option(help="fast; balanced: best of 3; best: with doubt; exact.", show_default=False)
+    ] = None,
+    exact: Annotated[
+        bool, typer.Option("--exact", help="The words of K = 1, drafted in segments and verified; for --batch-size 1.")
+    ] = False,
     batch_size: Annotated[int, typer.Option(min=1, help="Sentences translated together.")] = 32,
     line_buffered: Annotated[
         bool, typer.Option("--line-buffered", help="Answer each line at once, for programs that wait.")
@@ -75,13 +83,14 @@ def translate(
     shard_size: ShardSize = 2048,
 ) -> None:
     """Translate text line by line: one line out for each line in."""
+    from recoversat.inference.request import modes_for
     from recoversat.pipeline.translate_files import translate_lines, translate_whole
     from recoversat.show.inspection import Inspection
     from recoversat.translator import Translator
 
     if workers or cluster or shard:
         steered = show or trace or force_words or teacher or line_buffered or max_memory or no_repairs
-        if steered or format_ != "lines":
+        if steered or quality or best_of or exact or isinstance(segments, tuple) or format_ != "lines":
             raise UserError(
                 "--workers, --cluster and --shard write lines to a folder, and take no options that show or steer"
             )
@@ -102,6 +111,13 @@ def translate(
     )  # fmt: skip
     if teacher:
         translator.judged_by(teacher, lengths, device)
+    if exact and (quality not in (None, "exact") or best_of):
+        raise UserError("--exact goes without --best-of and another --quality")
+    quality = "exact" if exact else quality
+    modes_for(translator.config, segments, quality, best_of, beam=beam, forced=bool(force_words))  # or refuse
+    if quality or best_of:
+        asked = {"quality": quality or "fast"} | ({"best_of": best_of} if best_of else {})
+        translator.set_decoding(**asked)
     if no_repairs:
         translator.set_decoding(repairs="none")
     if format_ != "lines":

@@ -115,9 +115,6 @@ class Batches:
         plan = UpdatePlan(pairs.tgt.lengths, config.batch_tokens, config.seed)
         return cls(pairs, config, plan, LineShape.fitting(pairs, config), word_ends, rank, world)
 
-    def __len__(self) -> int:
-        return self.config.steps
-
     def __getitem__(self, update: int) -> list[Batch]:
         """Return this process's share of an update: `accumulate` batches."""
         epoch, chosen = self.plan.sentences(update)

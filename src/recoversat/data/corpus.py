@@ -54,10 +54,10 @@ class Sentences:
         try:
             ids = np.load(folder / f"{name}.ids.npy", mmap_mode="r", allow_pickle=False)
             offsets = np.load(folder / f"{name}.offsets.npy", allow_pickle=False)
+            if len(offsets) == 0 or offsets[-1] != len(ids):
+                raise ValueError(f"{name} is cut off")
         except (FileNotFoundError, ValueError, EOFError) as error:
             raise UserError(f"{folder}: damaged corpus ({error}); run 'recoversat prepare' again") from None
-        if len(offsets) == 0 or offsets[-1] != len(ids):
-            raise UserError(f"{folder}: damaged corpus ({name} is cut off); run 'recoversat prepare' again")
         return cls(ids, offsets)
 
 

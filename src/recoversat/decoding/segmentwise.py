@@ -24,6 +24,12 @@ class Decoded:
     log_probs: list[list[float]]
     steps: int = 0  # the longest segment, its EOS or DEL included
     alternatives: list[list[list[tuple[int, float]]]] = field(default_factory=list)
+    judged: list[float] = field(default_factory=list)  # of its tokens and EOS with K = 1, where somebody asked
+
+    @property
+    def as_one(self) -> list[float]:
+        """Log-probabilities of the whole with K = 1, as far as they are known."""
+        return self.judged or (self.log_probs[0] if len(self.segments) == 1 else [])
 
 
 def max_steps(src_lengths: Ints, n_segments: Ints, extra_steps: int) -> Ints:

@@ -14,6 +14,7 @@ from recoversat.decoding.beam import NBest, beam_search
 from recoversat.decoding.fixed import FixedStepper
 from recoversat.decoding.segmentwise import Decoded, Forced, decode_segments, max_steps
 from recoversat.decoding.stepping import Ints, Stepper
+from recoversat.decoding.verify import Verifier
 from recoversat.engines.pairs import Pair, check_pairs, equal_rows
 from recoversat.errors import UserError
 
@@ -59,9 +60,17 @@ class Engine(ABC):
         """Engine, precision, device and threads, for the signature of a result."""
         return {}
 
+    def encode(self, sources: Sources) -> Sources:
+        """Return sources that need not be encoded again, where the engine can remember what it has read."""
+        return sources
+
     @abstractmethod
     def decode(self, sources: Sources, n_segments: Ints, options: Options = Options()) -> list[Decoded]:
         """Write sentence b in n_segments[b] segments."""
+
+    def verifier(self, source: Sequence[int], room: int) -> Verifier | None:
+        """Begin to write a sentence of at most `room` tokens with K = 1, several rows at once; None: it cannot."""
+        return None
 
     @abstractmethod
     def search(self, sources: Sources, beam: int, options: Options = Options()) -> list[NBest]:

@@ -23,7 +23,6 @@ class Agreement:
     first_difference: int | None  # which sentence
 
     def as_text(self) -> str:
-        """Say it in a line."""
         return (
             f"{self.precision}, K = {self.segments}: same tokens as torch in {self.same} of {self.sentences} sentences"
         )
@@ -43,7 +42,6 @@ class BleuChange:
         return self.exported - self.torch
 
     def as_text(self) -> str:
-        """Say it in short."""
         return f"BLEU {self.torch:.2f} -> {self.exported:.2f} ({self.change:+.2f})"
 
 

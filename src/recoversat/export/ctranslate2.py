@@ -112,10 +112,7 @@ def _measure(
     got = translate_directed(directed(valid.src, data, data.tgt_lang), theirs)
     change = compare_bleu(wanted, got, valid.tgt)
     refuse_loss(change, force)
-    return [
-        _agreement(precision, wanted, got, "whole validation text")[1],
-        f"{precision}: greedy {change.as_text()}",
-    ]
+    return [_agreement(precision, wanted, got, "whole validation text")[1], f"{precision}: greedy {change.as_text()}"]
 
 
 def _card(original: Original, precision: str, lines: Sequence[str]) -> str:

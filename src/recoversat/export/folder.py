@@ -152,7 +152,9 @@ def _write_graphs(
         "bytes": (original.folder / WEIGHTS).stat().st_size,
         "parameters": sum(array.size for array in weights.values()),
     }
-    files = {name: {path.name: path.stat().st_size for path in sorted((out / name).iterdir())} for name in precisions}
+    files: dict[str, dict[str, int]] = {
+        name: {path.name: path.stat().st_size for path in sorted((out / name).iterdir())} for name in precisions
+    }
     return ExportReport(source, sample, agreements, int8, files, len(learnt_from))
 
 

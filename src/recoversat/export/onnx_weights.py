@@ -111,11 +111,9 @@ class Graph:
         return outputs
 
     def proto(self, name: str) -> Any:
-        """Return the finished graph."""
         return helper.make_graph(self.nodes, name, self.inputs, self.outputs, list(self.tensors.values()))
 
     def model(self, name: str) -> bytes:
-        """Return the finished graph as a model of its own."""
         opsets = [helper.make_opsetid("", 18), helper.make_opsetid(MICROSOFT, 1)]
         model = helper.make_model(self.proto(name), opset_imports=opsets, ir_version=9, producer_name="recoversat")
         return bytes(model.SerializeToString())

@@ -28,36 +28,29 @@ class ExportReport:
 
     @property
     def sizes(self) -> dict[str, int]:
-        """Bytes of all files of each precision."""
         return {name: sum(files.values()) for name, files in self.files.items()}
 
     @property
-    def int8_line(self) -> str | None:
-        """Say what int8 costs, or that nobody knows; None where there is no int8."""
-        if "int8" not in self.files:
-            return None
+    def int8_cost(self) -> str:
+        """Say what int8 costs, or that nobody knows."""
         return f"{self.int8.as_text()} on {self.int8.sentences:,} validation sentences" if self.int8 else _UNMEASURED
 
     @property
-    def int8_scales(self) -> str | None:
-        """Say where the scales of int8 come from; None where there is no int8."""
-        if "int8" not in self.files:
-            return None
+    def int8_scales(self) -> str:
+        """Say where the scales of int8 come from."""
         if not self.calibrated_on:
             return "int8 takes its scales from each batch, so neighbours can move a near tie: give validation text"
         return f"int8 has fixed scales, measured on {self.calibrated_on} validation sentences: neighbours do not matter"
 
     def as_text(self) -> str:
-        """Show the checks and sizes, a line each."""
         lines = [f"{agreement.as_text()} ({self.sample})" for agreement in self.agreements]
-        lines += [f"int8: {self.int8_line}", str(self.int8_scales)] if self.int8_line else []
+        lines += [f"int8: {self.int8_cost}", self.int8_scales] if "int8" in self.files else []
         lines += [
             f"{name}: {_megabytes(size)}, torch {_megabytes(self.source['bytes'])}" for name, size in self.sizes.items()
         ]
         return "\n".join(lines)
 
     def as_json(self) -> dict[str, Any]:
-        """Return what export.json holds."""
         bleu = {"precision": "int8", "change": self.int8.change, **asdict(self.int8)} if self.int8 else _UNMEASURED
         packages = ("numpy", "onnx", "onnxruntime", "torch")
         return {
@@ -86,7 +79,7 @@ def export_card(config: Config, facts: Mapping[str, Any], report: ExportReport) 
         torch=_megabytes(report.source["bytes"]),
         rows="\n".join(rows),
         sample=report.sample,
-        scales=f"{report.int8_scales}.\n" if report.int8_scales else "",
+        scales=f"{report.int8_scales}.\n" if "int8" in report.files else "",
     )
 
 
@@ -94,7 +87,7 @@ def _against_torch(precision: str, report: ExportReport) -> str:
     mine = [one for one in report.agreements if one.precision == precision]
     same, total = sum(one.same for one in mine), sum(one.sentences for one in mine)
     tokens = f"{same} of {total} sample translations the same"
-    return tokens if precision != "int8" else f"{report.int8_line}; {tokens}"
+    return tokens if precision != "int8" else f"{report.int8_cost}; {tokens}"
 
 
 def _megabytes(size: int) -> str:

@@ -64,13 +64,11 @@ def checkpoint_folders(run: Path) -> list[Path]:
 
 
 def _model_card(config: Config, facts: dict[str, Any]) -> str:
-    lines = [
-        f"# {config.data.languages}, {config.model.kind}",
-        "",
-        f"Trained with recoversat {__version__}, preset {config.preset or 'none'}, K = {config.train.segments}.",
-        "",
-        *(f"- {name}: {value}" for name, value in facts.items()),
-        "",
-        "Translate with it: `recoversat translate --model THIS_FOLDER < text`",
-    ]
-    return "\n".join(lines) + "\n"
+    told = "".join(f"- {name}: {value}\n" for name, value in facts.items())
+    return f"""# {config.data.languages}, {config.model.kind}
+
+Trained with recoversat {__version__}, preset {config.preset or "none"}, K = {config.train.segments}.
+
+{told}
+Translate with it: `recoversat translate --model THIS_FOLDER < text`
+"""

@@ -4,6 +4,8 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 
+import numpy as np
+
 from recoversat.decoding.segmentwise import Decoded
 from recoversat.inference.translation import Ending, LazySegments, Segment, Translation
 from recoversat.segments import assemble
@@ -69,7 +71,9 @@ class Draft:
     def translation(self, source: str) -> Translation:
         """Finish the translation of what was once `source`."""
         segments = lazy_segments(self.decoded, self.tokenizer, self.left_out)
-        return Translation(source, self.text, segments, self.steps, self.ids, self.repairs)
+        log_probs = self.decoded.as_one
+        confidence = float(np.exp(np.mean(log_probs))) if log_probs else None
+        return Translation(source, self.text, segments, self.steps, self.ids, self.repairs, confidence)
 
 
 def join_drafts(parts: Parts, drafts: Sequence[Draft]) -> Draft:
@@ -84,6 +88,9 @@ def join_drafts(parts: Parts, drafts: Sequence[Draft]) -> Draft:
         whole.segments += draft.decoded.segments
         whole.log_probs += draft.decoded.log_probs
         whole.alternatives += draft.decoded.alternatives
+        whole.judged += draft.decoded.as_one
+    if not all(draft.decoded.as_one for draft in drafts if draft.decoded.segments):
+        whole.judged = []
     names = dict.fromkeys(name for draft in drafts for name in draft.repairs)
     steps, source = sum(draft.steps for draft in drafts), Source("".join(parts.texts), [])
     joined = Draft(source, text, [], whole, drafts[0].tokenizer, frozenset(left_out), steps, tuple(names))

@@ -1,7 +1,10 @@
-"""Ids in, segments out: sources in batches of like length, decoded or searched as the wish asks for."""
+"""Ids in, segments out: sources in batches of like length, decoded or searched as a request asks for."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
 
 from recoversat.config import DecodeConfig
 from recoversat.decoding.segmentwise import Decoded, Forced
@@ -9,7 +12,9 @@ from recoversat.decoding.stepping import Ints
 from recoversat.decoding.stopping import between_steps
 from recoversat.engines.engine import Engine, Options
 from recoversat.errors import UserError
-from recoversat.inference.request import Wish
+from recoversat.inference.best_of import BestOf, Counts, IdsOf
+from recoversat.inference.exact import decode_exactly
+from recoversat.inference.request import Request
 from recoversat.vocab import EOS
 
 
@@ -21,25 +26,45 @@ class BatchDecoder:
     settings: DecodeConfig
 
     def decode(
-        self, sources: list[list[int]], lengths: list[int], k: Ints, wish: Wish, forced: Sequence[Forced] | None
+        self,
+        sources: list[list[int]],
+        counts: Sequence[Counts],
+        request: Request,
+        forced: Sequence[Forced] | None,
+        ids_of: IdsOf,
     ) -> Iterator[tuple[int, Decoded]]:
-        """Decode all sources that have a length; yields each with its number, batch by batch, the longest first."""
-        order = sorted((i for i, length in enumerate(lengths) if length), key=lambda i: -lengths[i])
-        for at in range(0, len(order), wish.batch_size):
-            batch = order[at : at + wish.batch_size]
+        """Decode all sources that have a K; yields each with its number, batch by batch, the longest first.
+
+        A source that has several is written with each; `ids_of` says what a reader would get of each.
+        """
+        order = sorted((i for i, own in enumerate(counts) if own), key=lambda i: -len(sources[i]))
+        for at in range(0, len(order), request.batch_size):
+            batch = order[at : at + request.batch_size]
             between_steps()  # an engine that decodes whole sentences is stopped here at least
             batch_forced = [forced[i] for i in batch] if forced else None
-            yield from zip(batch, self._decode([sources[i] for i in batch], k[batch], wish, batch_forced), strict=True)
+            some, own = [sources[i] for i in batch], [counts[i] for i in batch]
+            written = self._decode(some, own, request, batch_forced, partial(_ids_in, batch, ids_of))
+            yield from zip(batch, written, strict=True)
 
     def _decode(
-        self, sources: list[list[int]], n_segments: Ints, wish: Wish, forced: list[Forced] | None
+        self,
+        sources: list[list[int]],
+        counts: list[Counts],
+        request: Request,
+        forced: list[Forced] | None,
+        ids_of: IdsOf,
     ) -> list[Decoded]:
+        n_segments = np.array([own[0] for own in counts])
         options = Options(
-            self.settings.extra_steps, self.settings.length_penalty, forced, wish.alternatives,
-            wish.scores or wish.alternatives > 0,
+            self.settings.extra_steps, self.settings.length_penalty, forced, request.alternatives,
+            request.scores or request.alternatives > 0,
         )  # fmt: skip
-        if wish.beam > 1:
-            return self._search(sources, n_segments, wish.beam, options)
+        if request.beam > 1:
+            return self._search(sources, n_segments, request.beam, options)
+        if request.exact and not forced:
+            return decode_exactly(self.engine, sources, n_segments, options)
+        if request.is_judged and not forced:
+            return BestOf(self.engine, request.doubt).decode(sources, counts, options, ids_of)
         return self.engine.decode(sources, n_segments, options)
 
     def _search(self, sources: list[list[int]], n_segments: Ints, beam: int, options: Options) -> list[Decoded]:
@@ -54,3 +79,8 @@ class BatchDecoder:
             Decoded([nbest.best.tokens + end], [nbest.best.token_log_probs], nbest.steps)
             for nbest, end in zip(found, ends, strict=True)
         ]
+
+
+def _ids_in(batch: list[int], ids_of: IdsOf, place: int, decoded: Decoded) -> list[int]:
+    """Ask for a sentence by its place in a batch."""
+    return ids_of(batch[place], decoded)

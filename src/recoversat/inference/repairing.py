@@ -72,6 +72,11 @@ def repaired(drafts: list[Draft], repair: Repair, write: Write, *, may_rewrite: 
     return results
 
 
+def mended(draft: Draft, repairs: Sequence[Repair]) -> Draft:
+    """Let all repairs change a draft that need not decode for it."""
+    return reduce(lambda so_far, repair: repair.mend(so_far), repairs, draft)
+
+
 def prepared(text: str, repairs: Sequence[Repair]) -> str:
     """Return what the model is to read instead of a text."""
     return reduce(lambda read, repair: repair.prepare(read), repairs, text)

@@ -4,14 +4,16 @@ import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Literal
+from typing import Any, Literal
 
+from recoversat.config import QUALITIES, Config, DecodeConfig, with_quality
 from recoversat.decoding.segmentwise import Forced
 from recoversat.errors import UserError
 
 _log = logging.getLogger(__name__)
 _WIDEST_BEAM = 100
-WantedSegments = int | Literal["auto"] | None  # None = as the model was trained: its one K, or "auto" where it has many
+# None = as the model was trained: its one K, or "auto" where it has many; several = the best of them
+WantedSegments = int | tuple[int, ...] | Literal["auto"] | None
 
 
 @dataclass(frozen=True)
@@ -26,6 +28,14 @@ class Request:
     forced: Sequence[Forced] | None = None
     force: Sequence[str] = ()
     repairs: bool = True
+    best_of: int = 1
+    doubt: float | None = None
+    exact: bool = False
+
+    @property
+    def is_judged(self) -> bool:
+        """Say whether what is written is scored with K = 1, to choose among several or to doubt it."""
+        return self.best_of > 1 or self.doubt is not None or isinstance(self.segments, tuple)
 
     @property
     def is_forced(self) -> bool:
@@ -33,16 +43,57 @@ class Request:
         return bool(self.forced or self.force)
 
     def __post_init__(self) -> None:
-        k = self.segments
-        if isinstance(k, bool) or (not isinstance(k, int) and k not in (None, "auto")):
-            raise UserError(f"segments: {k!r} is neither a whole number from 1 nor 'auto'")
+        wanted = self.segments if isinstance(self.segments, tuple) else (self.segments,)
+        for k in wanted or ((),):
+            if isinstance(k, bool) or (not isinstance(k, int) and k not in (None, "auto")):
+                raise UserError(f"segments: {k!r} is neither a whole number from 1 nor 'auto'")
         if self.batch_size < 1 or self.beam < 1:
             raise UserError("batch_size and beam are whole numbers from 1")
         if self.beam > _WIDEST_BEAM:
             raise UserError(f"--beam {self.beam}: at most {_WIDEST_BEAM}; a beam of 4 to 8 is usual")
 
 
-Wish = Request  # its name in inference/batches.py
+def modes_for(
+    config: Config, segments: WantedSegments, quality: str | None, best_of: int | None, *, beam: int, forced: bool
+) -> dict[str, Any]:
+    """Return how a call is to be written: what it asks for, else what its model is set to, else plainly.
+
+    What a call asks for and cannot have is refused; what a model is set to gives way to a beam and to forced words.
+    """
+    asked = with_quality(_given(quality=quality, best_of=best_of))
+    single = isinstance(segments, int)
+    if asked.get("exact") and isinstance(segments, tuple):
+        raise UserError("--exact: what is verified is drafted with one K; name one with --segments, or none")
+    if best_of and isinstance(segments, int | tuple):
+        raise UserError(f"--best-of {best_of}: --segments names the values of K already; leave one of the two out")
+    if asked in ({}, QUALITIES["fast"], {"best_of": 1}) and not isinstance(segments, tuple):
+        plain = beam > 1 or forced or config.model.kind == "nat" or 1 not in config.train.segment_choices
+        asked = QUALITIES["fast"] if plain else _set(config.decode) | asked
+    else:
+        _refuse(config, beam, forced)
+    return QUALITIES["fast"] | asked | ({"best_of": 1} if single else {})
+
+
+def _refuse(config: Config, beam: int, forced: bool) -> None:
+    """Say why what was written cannot be judged with K = 1."""
+    what = "--best-of, --exact, --quality and several --segments"
+    if config.model.kind == "nat":
+        raise UserError(f"{what}: a one-step model cannot judge what it wrote; give it --teacher and --lengths")
+    if beam > 1:
+        raise UserError(f"{what} go without --beam, which looks for the best translation in another way")
+    if forced:
+        raise UserError(f"{what} go without --force, which names a place in one division into segments")
+    if 1 not in config.train.segment_choices:
+        raise UserError(f"{what} need a model that was trained for K = 1 too; this one was not")
+
+
+def _set(decode: DecodeConfig) -> dict[str, Any]:
+    """Return what of the dial's settings a model has."""
+    return decode.model_dump(include=set(QUALITIES["fast"]))
+
+
+def _given(**values: Any) -> dict[str, Any]:
+    return {key: value for key, value in values.items() if value is not None}
 
 
 def check_list(texts: object) -> None:

@@ -78,6 +78,8 @@ class Translation:
 
     `ids` are the tokens of `text`, white space apart: those of the segments, or the text's own where a repair
     has put other words, or capitals, for what the segments say. `repairs` names all that have changed something.
+    `confidence` is the mean probability (geometric, from 0 to 1) of the tokens with K = 1, their EOS included, however
+    they were written: unlike `score` it can be compared between sentences. None where nobody asked for it.
     """
 
     source: str
@@ -86,6 +88,7 @@ class Translation:
     steps: int = 0
     ids: list[int] = field(default_factory=list)
     repairs: tuple[str, ...] = ()
+    confidence: float | None = None
 
     @property
     def score(self) -> float:

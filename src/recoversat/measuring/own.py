@@ -36,6 +36,8 @@ def load_system(spec: SystemSpec, device: str = "auto", threads: int = 0, *, sco
         translator.set_decoding(join_overlaps=spec.overlaps == "join")
     if spec.repairs:
         translator.set_decoding(repairs=spec.repairs)
+    if spec.decode:
+        translator.set_decoding(**spec.decode)
     if spec.teacher:
         translator.judged_by(spec.teacher, spec.lengths, device)
     return OwnSystem(spec, folder, translator, scores)
@@ -50,7 +52,8 @@ class OwnSystem(System):
         one_step = translator.config.model.kind == "nat"
         self._segments = None if one_step else _segments(translator, spec)
         family = "nat" if one_step else "at" if self._segments == 1 else "recoversat"
-        self.facts = {"family": family, "segments": self._segments, "beam": spec.beam, **self._engine_facts()}
+        self._k = ",".join(map(str, several)) if isinstance(several := self._segments, tuple) else several
+        self.facts = {"family": family, "segments": self._k, "beam": spec.beam, **self._engine_facts()}
         self.facts["bytes"] = self._size()
 
     def translate(
@@ -85,7 +88,7 @@ class OwnSystem(System):
             **config.decode.model_dump(),
             "version": __version__,
             "data": facts.get("corpus"),
-            "K": self._segments,
+            "K": self._k,
             "beam": self._spec.beam if self._segments == 1 else None,  # `translate` never reads decode.beam
             "weights": fingerprint(*sorted(path for kind in _WEIGHT_FILES for path in self._folder.rglob(kind))),
             "vocabulary": vocabulary_fingerprint(self._folder),
@@ -108,10 +111,7 @@ class OwnSystem(System):
         return settings
 
     def _engine_facts(self) -> dict[str, JSON]:
-        """Ask the engine what it is; one that does not say is known by its class alone."""
-        engine = self._engines[None]
-        described: dict[str, JSON] | None = getattr(engine, "description", None)
-        return described or {"engine": type(engine).__name__.removesuffix("Engine").lower()}
+        return dict(self._engines[None].description)
 
     def _size(self) -> int:
         """Count the bytes of the weights that were loaded."""
@@ -123,14 +123,12 @@ class OwnSystem(System):
 
 def _segments(translator: Translator, spec: SystemSpec) -> WantedSegments:
     """Return the K a spec asks for, or that of the model: a number, or "auto" where it has learnt several."""
+    if isinstance(spec.segments, list | tuple):  # a list, where it came as JSON
+        return tuple(spec.segments)
     several = spec.segments is None and len(set(translator.config.train.segment_choices)) > 1
     return "auto" if spec.segments == "auto" or several else translator.segments_for(spec.segments)
 
 
 def p_label(random_prob: float, anneal: bool) -> str:
-    """Spell p as the paper does.
-
-    >>> p_label(1.0, anneal=True), p_label(0.5, anneal=False), p_label(0.0, anneal=True)
-    ('1->0', '0.5', '0')
-    """
+    """Spell p as the paper does."""
     return f"{random_prob:g}->0" if anneal and random_prob else f"{random_prob:g}"

@@ -2,10 +2,11 @@
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
+from recoversat.config import DECODE_SETTINGS
 from recoversat.errors import UserError
 from recoversat.files.builtin import builtin_model
 
@@ -16,6 +17,7 @@ _CHOICES = {
     "repairs": ("model", "none"),
 }
 _OPTIONS = (*_NUMBERS, *_CHOICES, "to", "teacher")
+_SETTINGS = sorted({*DECODE_SETTINGS}.difference(_OPTIONS))  # any other setting of `decode` is an option too
 _FORM = "NAME=PATH, e.g. k5=student:segments=5 or other=out.de"
 _PLACEHOLDER = "{test}"
 _PATH_AND_OPTIONS = re.compile(r"(.+?)((?::\w+=[^:=]+)*)", re.DOTALL)
@@ -28,7 +30,7 @@ class SystemSpec:
 
     name: str
     path: str  # of a file it may hold {test}, the name of the test set
-    segments: int | Literal["auto"] | None = None  # None = the model's own
+    segments: int | tuple[int, ...] | Literal["auto"] | None = None  # None = the model's own; of several the best
     beam: int = 1
     compute: str = "default"
     threads: int | None = None  # None = all, or each number that `bench` tries
@@ -37,6 +39,7 @@ class SystemSpec:
     lengths: int = 9
     overlaps: str | None = None  # "join" or "keep", whatever the model's own decode.join_overlaps
     repairs: str | None = None  # "none" = decoded as the paper does, whatever the model's own settings
+    decode: dict[str, str] = field(default_factory=dict)  # other settings of `decode`, as they were written
     unavailable: str | None = None  # why it cannot be measured, known beforehand
 
     @property
@@ -76,17 +79,22 @@ def parse_system(text: str) -> SystemSpec:
     match = _PATH_AND_OPTIONS.fullmatch(rest)
     assert match  # whatever is no option belongs to the path
     options = dict(part.split("=", 1) for part in match[2].split(":")[1:])
-    values = {"target" if key == "to" else key: _value(text, key, value) for key, value in options.items()}
-    return SystemSpec(name, match[1], **values)
+    decode = {key: value for key, value in options.items() if key in _SETTINGS}
+    own = options.items() - decode.items()
+    values = {"target" if key == "to" else key: _value(text, key, value) for key, value in own}
+    return SystemSpec(name, match[1], **values, decode=decode)
 
 
 def _value(text: str, key: str, value: str) -> Any:
     if key not in _OPTIONS:
-        raise UserError(f"--system {text}: no option {key}; there are {', '.join(_OPTIONS)}, e.g. :segments=5")
+        known = ", ".join((*_OPTIONS, *_SETTINGS))
+        raise UserError(f"--system {text}: no option {key}; there are {known}, e.g. :segments=5")
     if key in _CHOICES and value not in _CHOICES[key]:
         raise UserError(f"--system {text}: {key} must be one of {', '.join(_CHOICES[key])}, not {value!r}")
     if key not in _NUMBERS or (key, value) == ("segments", "auto"):
         return value
+    if key == "segments" and "," in value:
+        return tuple(_value(text, key, part) for part in value.split(","))
     if not value.isdecimal() or int(value) < 1:
         raise UserError(f"--system {text}: {key} must be a whole number from 1, not {value!r}")
     return int(value)
@@ -144,7 +152,6 @@ def _check_files(spec: SystemSpec, test_names: list[str]) -> None:
 
 
 def check_names(names: Sequence[str], option: str) -> None:
-    """Refuse a name that is given twice."""
     if twice := sorted({name for name in names if names.count(name) > 1}):
         raise UserError(f"{option}: the name {twice[0]} is given twice; each needs its own")
 

@@ -30,8 +30,7 @@ class SelfAttention(nn.Module):
 
     def forward(self, x: Tensor, allowed: Tensor) -> Tensor:
         """Let each row look at the rows it is allowed to see."""
-        query, key, value = self.project(x)
-        return self.attend(query, key, value, allowed)
+        return self.attend(*self.project(x), allowed)
 
     def attend(self, query: Tensor, key: Tensor, value: Tensor, allowed: Tensor) -> Tensor:
         """Mix values by attention; `allowed` is (B, 1, N or 1, M)."""

@@ -47,6 +47,10 @@ class DecoderCache:
     real: Tensor  # (B, M) which cached rows exist: those of segments that had not ended
     step: int = 0
 
+    def forget(self, rows: int) -> None:
+        """Keep only so many rows of the one segment, the first ones."""
+        self.real, self.step = self.real[:, :rows], rows
+
     def keep(self, which: Tensor, same_sources: bool = False) -> None:
         """Keep only these members of the batch, in this order; beams of a sentence share its source."""
         for layer in self.layers:
@@ -116,6 +120,18 @@ class Transformer(nn.Module):
         x = self._embed_rows(tokens, steps, segments)
         for layer, layer_cache in zip(self.decoder.stack, cache.layers, strict=True):
             x = layer.step(x, at, allowed, cache.memory_allowed, layer_cache)
+        return self.decoder.norm(x)
+
+    def append(self, tokens: Tensor, cache: DecoderCache) -> Tensor:
+        """Append several rows of the one segment (B, N), each of which sees those before it; return (B, N, D)."""
+        at, end = cache.step, cache.step + tokens.shape[1]
+        steps = torch.arange(at, end, device=tokens.device)
+        cache.real = torch.cat([cache.real, torch.ones_like(tokens, dtype=torch.bool)], dim=1)
+        cache.step = end
+        allowed = torch.arange(end, device=tokens.device) <= steps[:, None]  # (N, M)
+        x = self._embed_rows(tokens, steps.expand_as(tokens), torch.zeros_like(tokens))
+        for layer, layer_cache in zip(self.decoder.stack, cache.layers, strict=True):
+            x = layer.step(x, at, allowed[None, None], cache.memory_allowed, layer_cache)
         return self.decoder.norm(x)
 
     def _embed(self, tokens: Tensor) -> Tensor:

@@ -70,17 +70,11 @@ def fit_job(
         return with_rhythm(chosen, load_config(None, chosen.preset, None, base))
 
     student, teacher = settled(), settled("train.segments=1", *teacher_overrides)
-    hold_out = 0 if valid else min(1000, n_pairs // HELD_OUT)
     return FitJob(
-        pairs,
-        out,
-        student,
-        teacher,
-        valid,
-        test,
-        hold_out,
-        student.decode.beam,
-        device,
-        lambda text: print(text, file=sys.stderr),
-        as_in_the_paper if encoder_only is None else encoder_only,
-    )
+        pairs, out, student, teacher, valid, test,
+        hold_out=0 if valid else min(1000, n_pairs // HELD_OUT),
+        beam=student.decode.beam,
+        device=device,
+        say=lambda text: print(text, file=sys.stderr),
+        encoder_only=as_in_the_paper if encoder_only is None else encoder_only,
+    )  # fmt: skip

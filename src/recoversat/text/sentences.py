@@ -56,14 +56,13 @@ def split_to_fit(text: str, fits: Callable[[str], bool], keep: Sequence[Range] =
     if fits(text):
         return [text]
     anywhere = _allowed_cuts(text, range(1, len(text)), keep)
-    better = [
-        _allowed_cuts(text, (match.end() for match in pattern.finditer(text)), keep)
-        for pattern in (_CLAUSE_END, _SPACE)
-    ]
+    found = ((match.end() for match in pattern.finditer(text)) for pattern in (_CLAUSE_END, _SPACE))
+    better = [_allowed_cuts(text, cuts, keep) for cuts in found]
     parts, start = [], 0
     while start < len(text):
         reach = _reach(text, start, anywhere, fits)
-        choices = (cut for cuts in better for cut in _between(cuts, start, reach))
+        within = (cuts[bisect_right(cuts, start) : bisect_right(cuts, reach)] for cuts in better)
+        choices = (cut for cuts in within for cut in reversed(cuts))
         end = reach if reach == len(text) else next(filter(lambda cut: fits(text[start:cut]), choices), reach)
         parts.append(text[start:end])
         start = end
@@ -141,8 +140,3 @@ def _reach(text: str, start: int, cuts: list[int], fits: Callable[[str], bool]) 
         if low + step < len(cuts) and fits(text[start : cuts[low + step]]):
             low += step
     return cuts[low]
-
-
-def _between(cuts: list[int], start: int, end: int) -> list[int]:
-    """Give the cuts after `start` up to `end`, last first."""
-    return cuts[bisect_right(cuts, start) : bisect_right(cuts, end)][::-1]

@@ -4,7 +4,7 @@ import json
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, closing, nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -56,11 +56,6 @@ def start_point(teacher: Path | None, with_decoder: bool = False) -> Initialisat
     return Initialisation(resolve_model(teacher), parts)
 
 
-def _check_vocabulary(start_from: Initialisation | None, corpus: Corpus) -> None:
-    if start_from and vocabulary_fingerprint(start_from.teacher) != vocabulary_fingerprint(corpus.folder):
-        raise UserError(f"cannot start from {start_from.teacher}: its vocabulary is not that of {corpus.folder}")
-
-
 def train(
     config: Config,
     corpus: Corpus,
@@ -76,7 +71,8 @@ def train(
     """Train until `config.train.steps`; started again after a kill it continues exactly where it was."""
     stop = _StopSign()
     with join_processes(device) as processes, stop_signals(stop.ask), _alone(run, processes):
-        _check_vocabulary(start_from, corpus)
+        if start_from and vocabulary_fingerprint(start_from.teacher) != vocabulary_fingerprint(corpus.folder):
+            raise UserError(f"cannot start from {start_from.teacher}: its vocabulary is not that of {corpus.folder}")
         sized = config.model.model_copy(update={"vocab_size": corpus.tokenizer.size})
         config = config.model_copy(update={"data": corpus.config, "model": sized})
         facts = {"corpus": corpus.fingerprint, "initialised_from": start_from.fingerprint if start_from else None}
@@ -94,7 +90,8 @@ def train(
             progress(title, config.train.steps, state.update, quiet or not processes.is_main) as bar,
         ):
             for update, share in enumerate(_load(batches, state.update), state.update):
-                log.add(update, trainer.update(update, share), sum(batch.n_target_tokens for batch in share))
+                n_tokens = sum(batch.n_target_tokens for batch in share)
+                log.pending.append((update, trainer.update(update, share), n_tokens))
                 state.update = update + 1
                 bar.advance(1, log.flush_if_due(state, trainer.device))
                 stopping = stop.heard(processes, _due(state.update, config.train.log_every, config.train.steps))
@@ -170,29 +167,20 @@ class _Trainer:
         return torch.autocast(self.device.type, torch.bfloat16, enabled=self.bf16)
 
 
-@dataclass
 class _Log:
     """The log of a run: one JSON line an update, TensorBoard, and a stop when the loss is not finite."""
 
-    run: Path
-    config: Config
-    first_update: int
-    is_main: bool
-    pending: list[tuple[int, Tensor, int]] = field(default_factory=list)
-    since: float = field(default_factory=time.monotonic)
-
-    def __post_init__(self) -> None:
+    def __init__(self, run: Path, config: Config, first_update: int, is_main: bool) -> None:
+        self.run, self.config, self.is_main = run, config, is_main
+        self.pending: list[tuple[int, Tensor, int]] = []
+        self.since = time.monotonic()
         self.writer: Any = None
-        if not self.is_main:
-            return
-        cut_log(self.run / "log.jsonl", self.first_update)
-        if self.config.train.tensorboard:
+        if is_main:
+            cut_log(run / "log.jsonl", first_update)
+        if is_main and config.train.tensorboard:
             from torch.utils.tensorboard import SummaryWriter
 
-            self.writer = SummaryWriter(str(self.run / "tensorboard"), purge_step=self.first_update)
-
-    def add(self, update: int, totals: Tensor, n_tokens: int) -> None:
-        self.pending.append((update, totals, n_tokens))
+            self.writer = SummaryWriter(str(run / "tensorboard"), purge_step=first_update)
 
     def flush_if_due(self, state: TrainingState, device: torch.device) -> str:
         """Write pending updates when it is time (each update on a CPU, where asking costs nothing)."""

@@ -17,6 +17,8 @@ from recoversat.measuring.specs import SystemSpec
 def other_value(key: str) -> Any:
     """Make up another value for a setting, of whatever type."""
     field = DecodeConfig.model_fields[key]
+    if field.default is None:
+        return -1.0
     if choices := get_args(field.annotation):
         return next(choice for choice in choices if choice != field.default)
     return not field.default if isinstance(field.default, bool) else field.default + 1
@@ -50,6 +52,7 @@ def test_p_is_spelled_as_in_the_paper():
         ({}, {"repairs": "model", "join_overlaps": True}),
         ({"overlaps": "keep"}, {"repairs": "model", "join_overlaps": False}),
         ({"repairs": "none"}, {"repairs": "none", "join_overlaps": True}),
+        ({"decode": {"extra_steps": "9", "cut_loops": "false"}}, {"extra_steps": 9, "cut_loops": False}),
     ],
 )
 def test_the_spec_decides_how_a_model_decodes(options, expected):

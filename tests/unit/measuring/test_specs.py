@@ -19,6 +19,7 @@ from recoversat.measuring.specs import SystemSpec, TestSpec, check_evaluation, p
         ("b=model:segments=auto:to=en", SystemSpec("b", "model", "auto", target="en")),
         ("o=C:/out.de", SystemSpec("o", "C:/out.de")),
         ("s=m:compute=int8:threads=2:repairs=none", SystemSpec("s", "m", compute="int8", threads=2, repairs="none")),
+        ("e=m:extra_steps=9:beam=2", SystemSpec("e", "m", beam=2, decode={"extra_steps": "9"})),
         ("o=out/{test}.de", SystemSpec("o", "out/{test}.de")),
     ],
 )

@@ -20,6 +20,7 @@ from recoversat.decoding.stepping import Floats, Ints
 from recoversat.engines.engine import Options, Sources, StepEngine
 from recoversat.engines.onnx.scoring import score_rows, takes_masks
 from recoversat.engines.onnx.stepper import Binding, OnnxStepper, Positions
+from recoversat.engines.onnx.verifying import OnnxVerifier
 from recoversat.engines.pairs import Pair, check_pairs, equal_rows, pair_batches, scored, side_by_side
 from recoversat.errors import UserError
 from recoversat.vocab import DEL, NEVER_EMITTED
@@ -30,6 +31,12 @@ _SOURCE_TOKENS = 512
 _FLOAT = 4  # bytes
 _BLOCK = 128  # the graph's vocabulary is padded to whole blocks (see onnx_weights, which needs onnx)
 _Result = TypeVar("_Result")
+
+
+class EncodedIds(list[int]):
+    """Ids of a source with its keys and values for every decoder layer, (2L, 1, H, S, E)."""
+
+    memory: Floats
 
 
 class OnnxEngine(StepEngine):
@@ -76,6 +83,18 @@ class OnnxEngine(StepEngine):
         room = length + length // 5 + widest  # what is longer is rare, and makes the cache grow
         return OnnxStepper(self._step, memory, lengths, self._positions, self._bias_for(single), room)
 
+    def encode(self, sources: Sources) -> Sources:
+        """Remember keys and values; where memory is bounded, sources are encoded whenever they are needed."""
+        if self._max_memory is not None:
+            return sources
+
+        def part(places: Ints) -> list[EncodedIds]:
+            memory, _ = self._encode([sources[i] for i in places])
+            return [_encoded(sources[i], memory[:, at : at + 1]) for at, i in enumerate(places)]
+
+        count = min(len(sources), self._threads)
+        return self._in_parts(part, np.array_split(np.arange(len(sources)), count) if count else [])
+
     def decode(self, sources: Sources, n_segments: Ints, options: Options = Options()) -> list[Decoded]:
         decode, n_segments = super().decode, np.asarray(n_segments)
 
@@ -91,6 +110,12 @@ class OnnxEngine(StepEngine):
             return search([sources[i] for i in places], beam, options.of(places))
 
         return self._in_parts(part, self._parts(sources, ones, beam))
+
+    def verifier(self, source: Sequence[int], room: int) -> OnnxVerifier | None:
+        if not self._takes_masks:
+            return None
+        memory, lengths = self._encode([source])
+        return OnnxVerifier(self._step, memory, lengths, self._positions, self._single_bias, room)
 
     def score(self, pairs: Sequence[Pair], n_segments: int = 1) -> list[Decoded]:
         """Run all rows of a target at once; what the graph or the memory is not made for goes a step at a time."""
@@ -153,6 +178,9 @@ class OnnxEngine(StepEngine):
 
     def _encode(self, sources: Sources) -> tuple[Floats, NDArray[np.int32]]:
         """Return keys and values of the sources for every decoder layer (2L, B, H, S, E), and their lengths."""
+        if remembered := [source.memory for source in sources if isinstance(source, EncodedIds)]:
+            assert len(remembered) == len(sources)
+            return _joined(remembered), np.array([memory.shape[3] for memory in remembered], dtype=np.int32)
         config = self._config
         tokens = side_by_side(sources)  # (B, S)
         batch, length = tokens.shape
@@ -172,6 +200,25 @@ class OnnxEngine(StepEngine):
             if not whole:
                 memory[:, part] = found
         return memory, lengths
+
+
+def _encoded(source: Sequence[int], memory: Floats) -> EncodedIds:
+    """Keep a source with its part of the batch's memory, without the padding."""
+    encoded = EncodedIds(source)
+    encoded.memory = np.ascontiguousarray(memory[:, :, :, : len(source)])
+    return encoded
+
+
+def _joined(memories: list[Floats]) -> Floats:
+    """Put the memories of sources side by side, zeros where one is shorter than the longest."""
+    if len(memories) == 1:
+        return memories[0]
+    longest = max(memory.shape[3] for memory in memories)
+    layers, _, heads, _, size = memories[0].shape
+    joined: Floats = np.zeros((layers, len(memories), heads, longest, size), dtype=np.float32)
+    for place, memory in enumerate(memories):
+        joined[:, place, :, : memory.shape[3]] = memory[:, 0]
+    return joined
 
 
 def saturates(folder: Path) -> bool:

@@ -15,6 +15,7 @@ from recoversat.decoding.stepping import FREE, Bools, Choice, Ints
 from recoversat.engines.engine import Sources, StepEngine
 from recoversat.engines.pairs import Pair, side_by_side
 from recoversat.engines.torch.scoring import score_pairs
+from recoversat.engines.torch.verifying import TorchVerifier
 from recoversat.model.transformer import DecoderCache, Transformer
 from recoversat.vocab import DEL, NEVER_EMITTED
 
@@ -40,17 +41,21 @@ class TorchEngine(StepEngine):
         """Run all rows of a target at once."""
         return score_pairs(self._model, pairs, n_segments)
 
-    @torch.inference_mode()
+    def verifier(self, source: Sequence[int], room: int) -> TorchVerifier:
+        return TorchVerifier(self._model, self._start_cache([source], 1))
+
     def start(self, sources: Sources, n_segments: Ints) -> "TorchStepper":
+        cache = self._start_cache(sources, int(n_segments.max()))
+        return TorchStepper(self._model, cache, torch.from_numpy(n_segments == 1).to(self._device))
+
+    @torch.inference_mode()
+    def _start_cache(self, sources: Sources, n_segments: int) -> DecoderCache:
         """Encode the sources and project them for every decoder layer."""
         src = torch.from_numpy(side_by_side(sources)).to(self._device)  # (B, S)
         lengths = torch.tensor([len(source) for source in sources], device=self._device)
         positions = torch.arange(src.shape[1], device=self._device).expand_as(src)
         real = (positions < lengths[:, None]).long()
-        memory = self._model.encode(src, positions, real)
-        cache = self._model.start(memory, real, int(n_segments.max()))
-        single = torch.from_numpy(n_segments == 1).to(self._device)
-        return TorchStepper(self._model, cache, single)
+        return self._model.start(self._model.encode(src, positions, real), real, n_segments)
 
 
 class TorchStepper:

@@ -142,7 +142,8 @@ def _write(path: Path, model: dict[str, Any], pieces: list[str], products: str, 
         _write_lexicon(path / "lex.txt", words)
         _convert(path, "-s", "lex.txt", *map(str, _SHORTLIST), "0", "-V", *vocabularies, "-d", "lex.bin")
         settings["shortlist"] = ["lex.bin", "false"]
-    np.savez(path / "model.npz", **model)
+    arrays: dict[str, Any] = dict(model)
+    np.savez(path / "model.npz", **arrays)
     _convert(path, "-f", "model.npz", "-t", "model.bin", "-g", products)
     (path / "model.npz").unlink()
     (path / Marian.marker).write_text(yaml.safe_dump(settings), encoding="utf-8")

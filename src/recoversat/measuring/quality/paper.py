@@ -131,13 +131,16 @@ def ablation_table(study: Study, measured: Mapping[float | str, Figures]) -> Tab
     ours = {row_label(value): figures for value, figures in measured.items()}
     labels = [*study.rows, *(label for label in ours if label not in study.rows)]
     heads = [head for column in study.columns for head in (column, f"{column} (paper)")]
-    rows = [[label, *_side_by_side(study.columns, ours.get(label, {}), study.rows.get(label, {}))] for label in labels]
+    rows = []
+    for label in labels:
+        sides = ours.get(label, {}), study.rows.get(label, {})
+        cells = [number(side.get(column), _DIGITS[column]) for column in study.columns for side in sides]
+        rows.append([label, *cells])
     note = "The paper's BLEU is on tokenised text, with other data and hardware: compare the trends."
     return Table(study.title, [study.symbol, *heads], rows, notes=[note])
 
 
 def check_data_set(name: str) -> None:
-    """Refuse a data set the paper has no figures for."""
     if name not in DATA_SETS:
         raise UserError(f"--paper {name}: the paper has no such data set; there are: {', '.join(DATA_SETS)}")
 
@@ -161,7 +164,3 @@ def published_table(data_set: str, results: Sequence[Result], at_system: str | N
     ]
     caption = f"Beside what the paper prints for {DATA_SETS[data_set]} (Tables 2 and 6)"
     return Table(caption, ["System", "Data", "BLEU", "Speedup"], [*ours, *theirs], n_labels=2, notes=notes)
-
-
-def _side_by_side(columns: tuple[str, ...], ours: Figures, paper: Figures) -> list[str]:
-    return [number(side.get(column), _DIGITS[column]) for column in columns for side in (ours, paper)]

@@ -28,11 +28,6 @@ from recoversat.measuring.specs import SystemSpec, TestSpec, check_evaluation
 Tables = Callable[[Sequence[Result]], list[Table]]
 
 
-def no_tables(results: Sequence[Result]) -> list[Table]:
-    """Add nothing to a report."""
-    return []
-
-
 @dataclass(frozen=True)
 class Request:
     """All that `recoversat evaluate` was asked for."""
@@ -62,7 +57,7 @@ class Evaluated:
         return "\n".join(to_markdown(table) for table in shown if table)
 
 
-def run_evaluation(request: Request, tables: Tables = no_tables) -> Evaluated:
+def run_evaluation(request: Request, tables: Tables = lambda results: []) -> Evaluated:
     """Translate what is not translated yet, measure, and write the report."""
     plan = request.plan
     metrics = chosen_metrics(plan.more_metrics, plan.tokenize)

@@ -91,7 +91,6 @@ class BenchResult:
     same_text: dict[str, list[int]] = field(default_factory=dict)  # as our greedy AT: [same, of]
 
     def as_json(self) -> dict[str, Any]:
-        """Return what bench.json holds."""
         return {"format": FORMAT, **asdict(self)}
 
 
@@ -99,10 +98,9 @@ def facts_of(worker: Worker) -> SystemFacts:
     """Collect what a worker said of itself."""
     names = ("family", "engine", "precision", "device", "segments", "bytes")
     known = {name: worker.facts[name] for name in names if worker.facts.get(name) is not None}
-    times = {"start_s": worker.start_s, "load_s": worker.load_s}
-    system = worker.system
+    known |= {"start_s": worker.start_s, "load_s": worker.load_s, "error": worker.error}
     return SystemFacts(
-        system.name, _public(system.path), worker.threads, beam=system.beam, error=worker.error, **known, **times
+        worker.system.name, _public(worker.system.path), worker.threads, beam=worker.system.beam, **known
     )
 
 

@@ -102,7 +102,7 @@ def bench_untrained(untrained: Untrained, settings: Settings, out: Path, *, forc
         texts = sentences(_GROWTH_SENTENCES, longer, untrained.vocabulary)
         tasks.append(Task(1, [[text] for text in texts], longer, only_growth=True))
     with tempfile.TemporaryDirectory() as name:
-        _say("writing untrained models")
+        print("writing untrained models", file=sys.stderr, flush=True)
         systems = build_untrained(Path(name), config, untrained.segments, settings.device)
         with _started(systems, settings, tasks[0].batches[0][0], length) as workers:
             measured = measure(workers, tasks, settings.rounds)
@@ -126,11 +126,7 @@ def _write_all(worker: Worker, texts: list[str], bar: Bar) -> list[str]:
 
 
 def _spread(lines: list[str], n: int) -> list[str]:
-    """Take n lines from all over the file.
-
-    >>> _spread(["a", "b", "c", "d"], 2)
-    ['a', 'c']
-    """
+    """Take n lines from all over the file."""
     return [lines[i * len(lines) // n] for i in range(n)] if n < len(lines) else lines
 
 
@@ -148,7 +144,7 @@ def _started(
         for worker in workers:
             worker.start(first, length)
             what = f"ready after {worker.start_s:.1f} s" if worker.alive else f"left out: {worker.error}"
-            _say(f"{worker.system.name}, {worker.threads} thread(s): {what}")
+            print(f"{worker.system.name}, {worker.threads} thread(s): {what}", file=sys.stderr, flush=True)
         if not any(worker.alive for worker in workers):
             raise UserError("no system could be loaded: " + "; ".join(dict.fromkeys(str(w.error) for w in workers)))
         yield workers
@@ -202,7 +198,3 @@ def _write(result: BenchResult, outputs: dict[str, list[str]], out: Path, force:
             write_text(folder / "outputs" / f"{name}.txt", "".join(f"{line}\n" for line in lines))
         write_json(folder / "bench.json", result.as_json())
         write_text(folder / "bench.md", "# Speed\n\n" + report_text(result))
-
-
-def _say(text: str) -> None:
-    print(text, file=sys.stderr, flush=True)

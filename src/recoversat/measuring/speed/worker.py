@@ -53,7 +53,6 @@ class _Worker:
         return {"facts": self._system.facts, "load_s": loaded - began, **self._state()}
 
     def do_time(self, batches: list[list[str]], length: int | None) -> dict[str, Any]:
-        """Time each batch by itself."""
         idle = time.process_time() - self._slept_from
         self._warm_up(batches, length)
         milliseconds, tokens = [], 0
@@ -81,7 +80,6 @@ class _Worker:
         return {"texts": written}
 
     def do_measure(self, texts: list[str]) -> dict[str, Any]:
-        """Count the sub-words of sources."""
         return {"lengths": self._system.source_lengths(texts)}
 
     def _state(self) -> dict[str, Any]:

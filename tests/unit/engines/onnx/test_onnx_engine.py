@@ -29,7 +29,7 @@ CONFIG = ModelConfig(d_model=32, d_hidden=48, n_heads=4, encoder_layers=1, decod
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     torch.manual_seed(1)
     weights = {name: 5 * value.numpy() for name, value in Transformer(CONFIG).state_dict().items()}
-    return export_model(weights, CONFIG, tmp_path_factory.mktemp("onnx"), ("int8",))[0]
+    return export_model(weights, CONFIG, tmp_path_factory.mktemp("onnx"), ("int8", "fp32"))[0]
 
 
 def stepper_of(engine: OnnxEngine, batch: int, n_segments: int) -> OnnxStepper:
@@ -191,6 +191,24 @@ def test_a_target_goes_through_the_graph_once(folder: Path, monkeypatch: pytest.
     calls = calls_of(engine, monkeypatch)
     engine.score(PAIRS[:2], 2)
     assert calls == ["one pass"]
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_what_was_encoded_is_not_encoded_again(folder: Path, threads: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    engine = OnnxEngine(folder.with_name("fp32"), CONFIG, threads)
+    sources, k = [[7, 8, 9], [10, 11], [12] * 9, [7, 8, 9]], np.array([3, 1, 3, 2])
+    options, pairs = Options(limits=np.full(4, 6)), [([12] * 9, [24, 25]), ([10, 11], [23])]
+    alone = [engine.decode([s], k[i : i + 1], options.of(np.array([i])))[0] for i, s in enumerate(sources)]
+    scores = [engine.score([pair])[0] for pair in pairs]
+    encoded = engine.encode(sources)
+    assert encoded == sources
+    monkeypatch.setattr(onnx_engine, "side_by_side", None)  # nobody reads ids any more
+    assert [one.segments for one in engine.decode(encoded, k, options)] == [one.segments for one in alone]
+    found = engine.score([(encoded[2], [24, 25]), (encoded[1], [23])])
+    for one, other in zip(found, scores, strict=True):
+        assert one.log_probs[0] == pytest.approx(other.log_probs[0], abs=1e-4)
+    assert engine.encode([]) == []
+    assert OnnxEngine(folder, CONFIG, max_memory=1).encode(sources) is sources
 
 
 def test_a_target_too_long_for_the_memory_is_scored_step_by_step(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,7 +3,7 @@
 from recoversat.measuring.quality.outputs import SegmentStat, SystemOutput, TestSet
 from recoversat.measuring.quality.paper import studies
 from recoversat.measuring.quality.results import EvaluationPlan, evaluate
-from recoversat.pipeline.sweep.tables import AT, ablation_tables
+from recoversat.pipeline.sweep.run import AT, ablation_tables
 from recoversat.pipeline.sweep.variants import Variant
 
 TOY = TestSet("toy", ["x"] * 4, ["a b c d e"] * 4, [[10, 11, 12, 13, 14]] * 4)

@@ -1,0 +1,41 @@
+"""Exact: the words that K = 1 writes, drafted by K segments and verified (`recoversat.decoding.verify`).
+
+It takes fewer calls of the model than K = 1 has tokens, and more work in each. A sentence alone waits for calls, a
+batch for work: of several sentences, and of one so short that it is not divided, K = 1 writes every token itself.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from recoversat.decoding.segmentwise import Decoded
+from recoversat.decoding.stepping import Ints
+from recoversat.decoding.verify import write_verified
+from recoversat.engines.engine import Engine, Options, Sources
+from recoversat.segments import assemble
+
+
+def decode_exactly(engine: Engine, sources: Sources, n_segments: Ints, options: Options) -> list[Decoded]:
+    """Write what K = 1 writes; sentence b may be drafted in n_segments[b] segments."""
+    if len(sources) > 1 or n_segments[0] == 1:
+        return decode_greedily(engine, sources, options)
+    sources = engine.encode(sources)
+    drafts = engine.decode(sources, n_segments, replace(options, scores=False, n_best=0))
+    written = verify_drafts(engine, sources, [assemble(draft.segments) for draft in drafts], options)
+    return [replace(one, steps=draft.steps + one.steps) for one, draft in zip(written, drafts, strict=True)]
+
+
+def verify_drafts(engine: Engine, sources: Sources, drafts: Sequence[list[int]], options: Options) -> list[Decoded]:
+    """Write what K = 1 writes, from drafts that are there already."""
+    limits = options.most_steps(sources, np.ones(len(sources), dtype=np.int64))
+    alone = len(sources) == 1 and not options.n_best  # what else was likely is known of what is written step by step
+    verifier = engine.verifier(sources[0], int(limits[0])) if alone else None
+    if verifier is None:
+        return decode_greedily(engine, sources, options)
+    return [write_verified(drafts[0], verifier, int(limits[0]), options.scores)]
+
+
+def decode_greedily(engine: Engine, sources: Sources, options: Options) -> list[Decoded]:
+    """Let K = 1 write every token itself."""
+    return engine.decode(sources, np.ones(len(sources), dtype=np.int64), options)

@@ -1,0 +1,103 @@
+"""Exact: where a draft is verified, where K = 1 writes every token itself, and what is refused."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from recoversat.engines.engine import Options
+from recoversat.engines.loading import engine_for
+from recoversat.errors import UserError
+from recoversat.inference import exact
+from recoversat.model.weights import load_model
+from recoversat.text.tokenizer import load_tokenizer
+from recoversat.translator import Translator
+from tests.system.tiny_model import tiny_config, write_sentences, write_tiny_model
+from tests.unit.inference.by_count import writes
+
+
+@pytest.fixture(scope="module")
+def translator(tmp_path_factory: pytest.TempPathFactory) -> Translator:
+    folder = write_tiny_model(tmp_path_factory.mktemp("exact") / "model")
+    engine = engine_for(load_model(folder)[0], torch.device("cpu"))
+    return Translator.of(engine, load_tokenizer(folder), tiny_config())
+
+
+@pytest.fixture
+def verified(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Note the length of each draft that is verified."""
+    drafts: list[int] = []
+    write = exact.write_verified
+
+    def watch(draft, *others):
+        drafts.append(len(draft))
+        return write(draft, *others)
+
+    monkeypatch.setattr(exact, "write_verified", watch)
+    return drafts
+
+
+def test_the_words_are_those_of_one_segment_in_batches_and_alone(translator, verified, tmp_path: Path) -> None:
+    texts = [*write_sentences(tmp_path / "src", 30), "", "w1"]
+    expected = [(one.text, one.ids, one.confidence) for one in translator.translate(texts, segments=1)]
+    for batch_size in (1, 4, 32):
+        verified.clear()
+        found = translator.translate(texts, quality="exact", batch_size=batch_size)
+        assert [(one.text, one.ids, pytest.approx(one.confidence, abs=1e-5)) for one in found] == expected
+        assert len(verified) == (sum(len(text.split()) > 2 for text in texts) if batch_size == 1 else 0)
+
+
+def test_a_k_that_is_named_drafts(translator, verified, monkeypatch: pytest.MonkeyPatch) -> None:
+    drafted = []
+    decode = type(translator.engine).decode
+
+    def watch(self, sources, n_segments, options=Options()):
+        drafted.append(n_segments.tolist())
+        return decode(self, sources, n_segments, options)
+
+    monkeypatch.setattr(type(translator.engine), "decode", watch)
+    (one,) = translator.translate(["w1 w2 w3 w4 w5 w6"], segments=2, quality="exact")
+    assert (drafted, len(verified), len(one.segments)) == ([[2]], 1, 1)
+
+
+def test_what_else_was_likely_is_known_of_what_is_written_step_by_step(translator, verified) -> None:
+    (one,) = translator.translate(["w1 w2 w3 w4 w5 w6"], quality="exact", alternatives=2)
+    assert not verified
+    assert len(one.segments[0].alternatives) == len(one.segments[0].log_probs)
+
+
+def test_a_doubted_translation_is_its_own_draft(translator, verified) -> None:
+    text = "w1 w2 w3 w4 w5 w6"
+    (plain,) = translator.translate([text], segments=4)
+    translator = translator.into("de")
+    translator.set_decoding(doubt=-0.001)
+    (again,) = translator.translate([text], segments=4)
+    assert verified == [len(plain.ids)]
+    assert again.text == translator.translate([text], segments=1)[0].text
+    assert again.steps > plain.steps + 1
+
+
+def test_an_engine_that_cannot_verify_writes_every_token_itself() -> None:
+    translator = writes({("no 7 8", 1): ["7 8 EOS"], ("no 7 8", 2): ["7 EOS", "7 EOS"]})
+    assert translator.translate(["no 7 8"], quality="exact")[0].text == "7 8"
+    translator.set_decoding(exact=True)
+    assert translator.translate(["no 7 8"])[0].text == "7 8"
+    assert translator.translate(["no 7 8"], quality="fast")[0].text == "7 7"
+
+
+def test_what_does_not_go_together_is_refused() -> None:
+    translator = writes({("no 7 8", 1): ["7 8 EOS"]})
+    with pytest.raises(UserError, match="--exact: what is verified is drafted with one K"):
+        translator.translate(["no 7 8"], quality="exact", segments=(1, 2))
+    for other, message in (({"force": ["1:1=7"]}, "--force"), ({"beam": 2}, "--beam")):
+        with pytest.raises(UserError, match=f"--exact.* go without {message}"):
+            translator.translate(["no 7 8"], quality="exact", **other)
+
+
+def test_steps_are_those_of_the_draft_and_the_passes(translator) -> None:
+    source = translator.tokenizer.encode(["w1 w2 w3 w4 w5 w6"])
+    (drafted,) = translator.engine.decode(source, np.array([4]))
+    (written,) = exact.decode_exactly(translator.engine, source, np.array([4]), Options())
+    ids = exact.assemble(drafted.segments)
+    assert written.steps == drafted.steps + exact.verify_drafts(translator.engine, source, [ids], Options())[0].steps
