@@ -143,6 +143,13 @@ def test_a_repair_is_judged_too() -> None:
     assert found.confidence == pytest.approx(math.exp(-0.2))
 
 
+def test_what_is_judged_has_been_mended() -> None:
+    scripts = {("no number", 2): ["no number EOS", "number EOS"], ("no number", 1): ["8 8 EOS"]}
+    joined, kept = (writes(scripts, join_overlaps=wanted) for wanted in (True, False))
+    assert joined.translate(["no number"], segments=(2, 1))[0].text == "no number"  # as likely, and first
+    assert kept.translate(["no number"], segments=(2, 1))[0].text == "8 8"
+
+
 def test_parts_of_a_long_text_share_a_confidence() -> None:
     translator = writes(SCRIPTS)
     short = translator.config.data.model_copy(update={"max_tokens": 2})
