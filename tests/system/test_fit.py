@@ -118,7 +118,7 @@ def test_the_student_starts_from_the_teacher_as_far_as_it_can(
     assert "from the teacher's weights" in plan()
     assert "from the teacher's weights" in plan("--teacher-set", "model.decoder_layers=2")
     assert "from the teacher's encoder" in plan("--encoder-only")
-    assert "repairs of what the student writes: join_overlaps, never_empty, cut_loops" in plan()
+    assert "repairs of what the student writes: join_overlaps, cut_loops, whole_characters, never_empty" in plan()
     sizes = ("--set", "model.n_heads=2", "--preset", "iwslt16")
     assert "from the teacher's encoder" in plan(*sizes)
     assert "repairs of what the student writes: none, as in the paper" in plan(*sizes)
