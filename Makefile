@@ -3,7 +3,7 @@ VENV ?= .venv
 DEMO ?= .venv-demo
 PY := $(VENV)/bin/python
 
-.PHONY: setup demo test test-core lint mutants reproduce
+.PHONY: setup demo test test-core lint mutants fuzz reproduce
 setup: $(VENV)/.installed
 $(VENV)/.installed: pyproject.toml constraints.txt
 	python3 -m venv $(VENV)
@@ -34,6 +34,12 @@ lint: setup
 
 mutants: setup  # small faults, one at a time: does a test notice each?
 	$(PY) tests/mutants.py
+
+# Text handling and the built-in model on nasty input: make fuzz TEXTS=1000000 SENTENCES=10000
+TEXTS ?= 20000
+SENTENCES ?= 200
+fuzz: setup
+	OMP_NUM_THREADS=1 $(PY) tests/fuzz.py --texts $(TEXTS) --sentences $(SENTENCES)
 
 # The tables from raw text, on a machine with a GPU: make reproduce DATA=../shared/data OUT=work/reproduce
 DATA ?= ../shared/data

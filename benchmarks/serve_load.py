@@ -23,6 +23,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import psutil
+
 MOST_SECONDS, MOST_REQUESTS, MOST_CLIENTS = 600, 200_000, 1000
 
 
@@ -56,10 +58,10 @@ HEADER = (
 
 
 class Client:
-    """One connection to the server, kept open."""
+    """One connection to the server, kept open; `address` is the one of this machine it comes from."""
 
-    def __init__(self, port: int) -> None:
-        self._port = port
+    def __init__(self, port: int, address: str = "127.0.0.1") -> None:
+        self._port, self._address = port, address
         self._reader: asyncio.StreamReader | None = None
         self._writer: asyncio.StreamWriter | None = None
 
@@ -67,7 +69,9 @@ class Client:
         """Send JSON, read the answer; a broken connection raises and is opened anew next time."""
         try:
             if self._writer is None:
-                self._reader, self._writer = await asyncio.open_connection("127.0.0.1", self._port)
+                self._reader, self._writer = await asyncio.open_connection(
+                    "127.0.0.1", self._port, local_addr=(self._address, 0)
+                )
             body = json.dumps(fields).encode()
             head = f"POST {path} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
             self._writer.write(f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body)
@@ -98,14 +102,12 @@ class Server:
 
     def workers(self) -> list[int]:
         """List the processes that serve."""
-        pid = self.process.pid
-        children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
-        return [int(child) for child in children if b"spawn_main" in Path(f"/proc/{child}/cmdline").read_bytes()]
+        children = psutil.Process(self.process.pid).children()
+        return [child.pid for child in children if "spawn_main" in " ".join(child.cmdline())]
 
     def resident(self) -> int:
         """Add up the memory of all workers, in bytes."""
-        pages = [int(Path(f"/proc/{pid}/statm").read_text().split()[1]) for pid in self.workers()]
-        return sum(pages) * os.sysconf("SC_PAGE_SIZE")
+        return sum(psutil.Process(pid).memory_info().rss for pid in self.workers())
 
     def batches(self) -> tuple[float, float]:
         """Ask how many texts were translated, and in how many batches."""

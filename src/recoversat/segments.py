@@ -12,6 +12,7 @@ What is divided and assembled again is the target, whatever the draws (`tests/un
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import repeat
 
 import numpy as np
 from numpy.typing import NDArray
@@ -70,12 +71,7 @@ class Division:
 
 
 def divide_many(
-    lengths: Ints,
-    n_segments: Ints,
-    random_prob: float,
-    repeat_prob: float,
-    draws: Floats,
-    may_cut: Bools | None = None,
+    lengths: Ints, n_segments: Ints, random_prob: float, repeat_prob: float, draws: Floats, may_cut: Bools | None = None
 ) -> Division:
     """Divide a batch of targets into K segments each, K per sentence.
 
@@ -101,9 +97,8 @@ def divide_many(
     at_random = draws[:, _DRAW_RANDOM] < random_prob
     cuts = np.where(at_random[:, None], uneven, even)
     start = np.concatenate([np.zeros_like(cuts[:, :1]), cuts[:, :-1]], axis=1)
-    return _insert_copies(
-        Division(start, cuts - start, np.zeros(cuts.shape, bool), _upto(n_segments, width)), repeats, draws
-    )
+    exists = np.arange(width)[None, :] < n_segments[:, None]
+    return _insert_copies(Division(start, cuts - start, np.zeros(cuts.shape, bool), exists), repeats, draws)
 
 
 @dataclass(frozen=True)
@@ -125,17 +120,12 @@ def rows(segments: Sequence[Sequence[int]], train_on_copies: bool = False) -> Ro
     >>> r.steps.tolist(), r.segments.tolist()
     ([0, 1, 2, 0, 1], [0, 0, 0, 1, 1])
     """
-    tokens: list[int] = []
-    labels: list[int] = []
-    steps: list[int] = []
-    owners: list[int] = []
+    each: list[tuple[int, int, int, int]] = []
     for owner, segment in enumerate(segments):
         untrained = segment[-1] == DEL and not train_on_copies
-        tokens += [BOS, *segment[:-1]]
-        labels += [PAD] * (len(segment) - 1) + [DEL] if untrained else segment
-        steps += range(len(segment))
-        owners += [owner] * len(segment)
-    return Rows(*(np.array(column, dtype=np.int64) for column in (tokens, labels, steps, owners)))
+        labels = [PAD] * (len(segment) - 1) + [DEL] if untrained else segment
+        each += zip([BOS, *segment[:-1]], labels, range(len(segment)), repeat(owner), strict=False)
+    return Rows(*np.array(each, dtype=np.int64).reshape(-1, 4).T.copy())
 
 
 def visible(query_steps: Ints, key_steps: Ints) -> Bools:
@@ -157,10 +147,6 @@ def assemble(segments: Sequence[Sequence[int]]) -> list[int]:
     """
     kept = [segment for segment in segments if not (segment and segment[-1] == DEL)]
     return [token for segment in kept for token in segment if token != EOS]
-
-
-def _upto(n_segments: Ints, width: int) -> Bools:
-    return np.arange(width)[None, :] < n_segments[:, None]
 
 
 def _next_allowed(cuts: Ints, lengths: Ints, may_cut: Bools) -> Ints:

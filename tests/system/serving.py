@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import psutil
+
 from recoversat.config import parse_config
 from recoversat.files.model_folder import write_description
 from recoversat.text.tokenizer import BpeTokenizer
@@ -83,9 +85,8 @@ class Running:
 
     def workers(self) -> list[int]:
         """List the processes that serve."""
-        pid = self.process.pid
-        children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
-        return [int(child) for child in children if b"spawn_main" in Path(f"/proc/{child}/cmdline").read_bytes()]
+        children = psutil.Process(self.process.pid).children()
+        return [child.pid for child in children if "spawn_main" in " ".join(child.cmdline())]
 
 
 @contextmanager

@@ -67,12 +67,17 @@ def test_untrained_models_are_made_up_and_timed(tmp_path: Path, recoversat: Run,
     done = recoversat("bench", "--untrained", shape, *few, *more, env=one_thread)
     assert "translations of exactly 9: 9 steps one by one, 5 with K = 3" in done.stdout
     written = json.loads((tmp_path / "out" / "bench.json").read_text())
-    assert len(written["systems"]) == 7
+    assert len(written["systems"]) == 13
     assert not [system["error"] for system in written["systems"] if system["error"]]
-    assert len(written["rows"]) == 14
+    assert len(written["rows"]) == 26
     assert {point["length"] for point in written["growth"]} == {4, 9, 18, 36}
     overs = {one["over"] for one in written["ratios"]}
-    assert {"our AT greedy int8", "CTranslate2 greedy int8", "CTranslate2 beam 4 int8"} <= overs
+    assert {
+        "our AT greedy int8",
+        "CTranslate2 greedy int8",
+        "CTranslate2 beam 4 int8",
+        "Marian beam 4 float32 ssru",
+    } <= overs
 
 
 def test_without_anything_to_time_it_says_what_to_give(tmp_path: Path, recoversat: Run) -> None:

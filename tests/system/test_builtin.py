@@ -15,7 +15,7 @@ from recoversat.cli import app
 from recoversat.files.builtin import ASSETS, builtin_model, builtin_models
 from recoversat.inference.repairs.cut_loops import most_repeats
 from recoversat.measuring.quality.metrics import corpus_bleu
-from recoversat.serve.catalog import model_sources
+from recoversat.serve.work.catalog import model_sources
 from recoversat.translator import Translator
 
 ENGLISH = [

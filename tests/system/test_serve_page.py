@@ -12,10 +12,10 @@ import pytest
 import uvicorn
 from playwright.sync_api import Browser, Page, expect, sync_playwright
 
-from recoversat.serve.app import create_app
-from recoversat.serve.service import Service, make_service
+from recoversat.serve.http.app import create_app
+from recoversat.serve.service import Service
 from recoversat.serve.settings import ServeSettings
-from tests.unit.serve.fake_translator import fake_model
+from tests.unit.serve.fake_translator import fake_model, fake_service
 
 CHROMIUM = Path("/usr/bin/chromium")
 ENSURE = Path(__file__).parents[1] / "ensure_chromium.sh"
@@ -28,7 +28,7 @@ class Site:
 
     def __init__(self) -> None:
         models = [fake_model(choices=[1, 4]), fake_model("de", "en")]
-        self.service: Service = make_service(ServeSettings(char_limit=200, batch_window=0), models)
+        self.service: Service = fake_service(ServeSettings(char_limit=200, batch_window=0), models)
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
             port = free.getsockname()[1]

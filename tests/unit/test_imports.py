@@ -28,6 +28,8 @@ FORBIDDEN = {
         "recoversat.measuring.speed",
     ],
     "measuring.peers.": ["torch", "recoversat.training", "recoversat.model.", "recoversat.translator"],
+    "serve.http.": ["recoversat.engines", "recoversat.translator", "recoversat.serve.process.worker"],
+    "cluster.": ["torch", "recoversat.training", "recoversat.model."],
     "measuring.speed.": ["torch", "recoversat.training", "recoversat.model."],
     "measuring.own": ["torch", "recoversat.training", "recoversat.model."],
 }
@@ -79,3 +81,8 @@ def test_nobody_outside_wires_the_loops_of_decoding() -> None:
     for path in outside_engines():
         wired = [name for name in imports(path) if name.endswith(loops)]
         assert not wired, f"{path}: use the decode and search of an engine instead of {wired}"
+
+
+def test_a_run_in_one_process_needs_neither_ray_nor_pyarrow_nor_torch() -> None:
+    code = "import sys, recoversat.cluster.run; sys.exit(bool({'ray', 'pyarrow', 'torch'} & sys.modules.keys()))"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -13,8 +13,8 @@ from recoversat.engines.device_names import check_device
 from recoversat.errors import UserError
 from recoversat.files.storage import write_text
 from recoversat.measuring.quality.metrics import chosen_metrics
-from recoversat.serve.api_keys import read_api_keys
-from recoversat.serve.catalog import parse_model
+from recoversat.serve.http.api_keys import read_api_keys
+from recoversat.serve.work.catalog import parse_model
 
 
 @pytest.fixture(scope="module")
@@ -109,6 +109,8 @@ def test_a_direction_turned_around_is_not_served(tmp_path: Path, tokenizer: Any,
         (["translate", "--trace", "f", "--out", "f"], "--trace and --out are both f: name two files"),
         (["average", "r", "--out", "o", "--last", "0"], "--last"),
         (["prepare", "--out", "o", "--hold-out", "-5"], "--hold-out"),
+        (["serve", "--max-memory", "much"], "write e.g. 512M or 2G"),
+        (["serve", "--max-memory", "0"], "write e.g. 512M or 2G"),
     ],
 )
 def test_options_that_cannot_be_meant(

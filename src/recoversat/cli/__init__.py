@@ -4,11 +4,11 @@ import sys
 
 import typer
 
-from recoversat.cli import benchmarking, learning, measuring, translating  # noqa: F401  (importing them adds their verbs)
+from recoversat.cli import learning, measuring, scaling, translating  # noqa: F401  (importing them adds their verbs)
 from recoversat.cli.app import app
 from recoversat.errors import UserError
 
-_TRAINING = {"torch", "safetensors", "tensorboard", "matplotlib"}  # of the extra [train]
+_TRAINING = {"torch", "tensorboard", "matplotlib", "onnx"}  # of the extra [train]
 
 
 def main() -> None:

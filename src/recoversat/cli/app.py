@@ -1,9 +1,14 @@
 """The command itself, and the options that several verbs share."""
 
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
+
+from recoversat.errors import UserError
+
+if TYPE_CHECKING:
+    from recoversat.data.prepare import TextPairs
 
 app = typer.Typer(
     add_completion=False,
@@ -13,19 +18,13 @@ app = typer.Typer(
     help="Semi-autoregressive machine translation: all segments of a sentence written at the same time.",
 )
 
-ConfigFile = Annotated[Path | None, typer.Option("--config", help="YAML file of settings.", show_default=False)]
-Preset = Annotated[
-    str | None, typer.Option(help="Start from: iwslt16, wmt14, wmt16, small, deep-shallow.", show_default=False)
-]
-Set = Annotated[
-    list[str] | None, typer.Option("--set", help="section.key=value; wins over --config.", show_default=False)
-]
+ConfigFile = Annotated[Path | None, typer.Option("--config", help="YAML file of settings.")]
+Preset = Annotated[str | None, typer.Option(help="Start from: iwslt16, wmt14, wmt16, small, deep-shallow.")]
+Set = Annotated[list[str] | None, typer.Option("--set", help="section.key=value; wins over --config.")]
 Device = Annotated[str, typer.Option(help="cpu, cuda or auto.")]
-Model = Annotated[
-    Path | None, typer.Option(help="Model folder or training run; a built-in one by default.", show_default=False)
-]
-From = Annotated[str | None, typer.Option("--from", help="Language of the source text.", show_default=False)]
-To = Annotated[str | None, typer.Option("--to", help="Language of the translation.", show_default=False)]
+Model = Annotated[Path | None, typer.Option(help="Model folder or training run; a built-in one by default.")]
+From = Annotated[str | None, typer.Option("--from", help="Language of the source text.")]
+To = Annotated[str | None, typer.Option("--to", help="Language of the translation.")]
 NoRepairs = Annotated[bool, typer.Option("--no-repairs", help="Decode as the paper does: nothing is repaired.")]
 Force = Annotated[bool, typer.Option("--force", help="Replace what is already there.")]
 
@@ -40,10 +39,23 @@ def parse_segments(text: str) -> int | tuple[int, ...] | Literal["auto"]:
     return tuple(map(int, parts)) if len(parts) > 1 else int(text)
 
 
+def parse_bytes(text: str) -> int:
+    """Read a size in bytes, as pydantic understands it: 512M, 2GB, 1.5GiB."""
+    from pydantic import ByteSize, TypeAdapter, ValidationError
+
+    try:
+        size = int(TypeAdapter(ByteSize).validate_python(text))
+    except ValidationError:
+        size = 0
+    if size < 1:
+        raise typer.BadParameter(f"{text!r} is no size; write e.g. 512M or 2G")
+    return size
+
+
 Segments = Annotated[
     Any,
     typer.Option(
-        "--segments", parser=parse_segments, metavar="K", show_default=False,
+        "--segments", parser=parse_segments, metavar="K",
         help="K, or auto: by length; of several, 6,10, the best. The model's own by default.",
     ),
 ]  # fmt: skip
@@ -56,3 +68,21 @@ def _root(version: Annotated[bool, typer.Option("--version", help="Show the vers
 
         typer.echo(f"recoversat {__version__}")
         raise typer.Exit
+
+
+def text_pairs(src: Path | None, tgt: Path | None, tsv: Path | None = None) -> "TextPairs":
+    """Read two files, or one with two columns."""
+    from recoversat.data.prepare import TextPairs
+
+    if tsv and not (src or tgt):
+        return TextPairs(tsv)
+    if src and tgt and not tsv:
+        return TextPairs(src, tgt)
+    raise UserError("give either --src and --tgt, or --tsv")
+
+
+def optional_pairs(src: Path | None, tgt: Path | None, name: str) -> "TextPairs | None":
+    """Read two files that come together or not at all."""
+    if bool(src) != bool(tgt):
+        raise UserError(f"give {name}-src and {name}-tgt together")
+    return text_pairs(src, tgt) if src and tgt else None

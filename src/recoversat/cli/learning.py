@@ -5,8 +5,8 @@ from typing import Annotated
 
 import typer
 
-from recoversat.cli.app import ConfigFile, Device, Force, Preset, Set, app
-from recoversat.cli.pairs import optional_pairs, text_pairs
+from recoversat.cli.app import ConfigFile, Device, Force, Preset, Set, app, optional_pairs, text_pairs
+from recoversat.cli.scaling import Cluster, PerWorkerText, ShardText, Workers, crew_of
 from recoversat.errors import UserError
 
 
@@ -15,21 +15,15 @@ from recoversat.errors import UserError
 )
 def prepare(
     out: Annotated[Path, typer.Option(help="Folder to write.")],
-    src: Annotated[
-        Path | None, typer.Option(help="Source text, one sentence a line (.gz, .xz too).", show_default=False)
-    ] = None,
-    tgt: Annotated[Path | None, typer.Option(help="Target text, aligned line by line.", show_default=False)] = None,
-    tsv: Annotated[
-        Path | None, typer.Option(help="Instead of both: source, a tab, target.", show_default=False)
-    ] = None,
-    valid_src: Annotated[Path | None, typer.Option(help="Validation source.", show_default=False)] = None,
-    valid_tgt: Annotated[Path | None, typer.Option(help="Validation target.", show_default=False)] = None,
+    src: Annotated[Path | None, typer.Option(help="Source text, one sentence a line (.gz, .xz too).")] = None,
+    tgt: Annotated[Path | None, typer.Option(help="Target text, aligned line by line.")] = None,
+    tsv: Annotated[Path | None, typer.Option(help="Instead of both: source, a tab, target.")] = None,
+    valid_src: Annotated[Path | None, typer.Option(help="Validation source.")] = None,
+    valid_tgt: Annotated[Path | None, typer.Option(help="Validation target.")] = None,
     hold_out: Annotated[
         int, typer.Option(min=0, help="Without validation files: keep so many pairs for validation.")
     ] = 0,
-    tokenizer_from: Annotated[
-        Path | None, typer.Option(help="Use the tokenizer of this folder.", show_default=False)
-    ] = None,
+    tokenizer_from: Annotated[Path | None, typer.Option(help="Use the tokenizer of this folder.")] = None,
     config: ConfigFile = None,
     preset: Preset = None,
     set_: Set = None,
@@ -52,9 +46,7 @@ def prepare(
 def train(
     corpus: Annotated[Path, typer.Argument(help="Folder written by `prepare` or `distill`.")],
     out: Annotated[Path, typer.Option(help="Folder of the run; an interrupted one is continued.")],
-    init_from: Annotated[
-        Path | None, typer.Option(help="Teacher whose encoder and embeddings to start from.", show_default=False)
-    ] = None,
+    init_from: Annotated[Path | None, typer.Option(help="Teacher whose encoder and embeddings to start from.")] = None,
     init_decoder: Annotated[bool, typer.Option("--init-decoder", help="Start from the teacher's decoder too.")] = False,
     config: ConfigFile = None,
     preset: Preset = None,
@@ -88,10 +80,10 @@ def average(
 ) -> None:
     """Average the weights of several checkpoints into one model."""
     from recoversat.files.model_folder import checkpoint_folders
+    from recoversat.files.storage import refuse_existing
     from recoversat.training.checkpoint import average_models
 
-    if out.exists() and not force:
-        raise UserError(f"{out} exists already; choose another folder or add --force to replace it")
+    refuse_existing(out, force)
     chosen = [c for path in models for c in (checkpoint_folders(path)[-last:] or [path])]
     average_models(chosen, out, replace=force)
     typer.echo(f"averaged {', '.join(path.name for path in chosen)}: {out}", err=True)
@@ -106,6 +98,10 @@ def distill(
     shard_size: Annotated[int, typer.Option(min=1, help="Sentences a shard; a kill loses at most one.")] = 10_000,
     batch_tokens: Annotated[int, typer.Option(min=1, help="Source tokens translated together.")] = 4096,
     device: Device = "auto",
+    workers: Workers = None,
+    cluster: Cluster = None,
+    per_worker: PerWorkerText = None,
+    shard: ShardText = None,
 ) -> None:
     """Translate the training text with a teacher, resumably; several processes share the work with torchrun."""
     import os
@@ -113,7 +109,11 @@ def distill(
     from recoversat.pipeline import distill as distilling
 
     rank, world = int(os.environ.get("RANK", "0")), int(os.environ.get("WORLD_SIZE", "1"))
-    job = distilling.Distillation(teacher, corpus, out, beam, shard_size, batch_tokens, device, rank, world)
+    crew = crew_of(workers, cluster, per_worker, shard, device)
+    if crew.ray:  # workers may be anywhere
+        device = crew.per_worker.device if device == "auto" else device
+        teacher, corpus, out = teacher.resolve(), corpus.resolve(), out.resolve()
+    job = distilling.Distillation(teacher, corpus, out, beam, shard_size, batch_tokens, device, rank, world, crew=crew)
     for key, value in distilling.distill(job).items():
         typer.echo(f"{key.replace('_', ' ')}: {value}", err=True)
 
@@ -123,25 +123,22 @@ def fit(
     src: Annotated[Path, typer.Option(help="Source text, one sentence a line (.gz, .xz too).")],
     tgt: Annotated[Path, typer.Option(help="Target text, aligned line by line.")],
     out: Annotated[Path, typer.Option(help="Folder for everything; an interrupted one is continued.")],
-    valid_src: Annotated[Path | None, typer.Option(help="Validation source.", show_default=False)] = None,
-    valid_tgt: Annotated[Path | None, typer.Option(help="Validation target.", show_default=False)] = None,
-    test_src: Annotated[Path | None, typer.Option(help="Test source, for the report.", show_default=False)] = None,
-    test_tgt: Annotated[Path | None, typer.Option(help="Test target, for the report.", show_default=False)] = None,
+    valid_src: Annotated[Path | None, typer.Option(help="Validation source.")] = None,
+    valid_tgt: Annotated[Path | None, typer.Option(help="Validation target.")] = None,
+    test_src: Annotated[Path | None, typer.Option(help="Test source, for the report.")] = None,
+    test_tgt: Annotated[Path | None, typer.Option(help="Test target, for the report.")] = None,
     segments: Annotated[
         int | None, typer.Option("--segments", min=1, help="K of the student; 10 where nothing says otherwise.")
     ] = None,
     config: ConfigFile = None,
     preset: Preset = None,
     set_: Set = None,
-    teacher_set: Annotated[
-        list[str] | None, typer.Option(help="section.key=value for the teacher alone.", show_default=False)
-    ] = None,
+    teacher_set: Annotated[list[str] | None, typer.Option(help="section.key=value for the teacher alone.")] = None,
     encoder_only: Annotated[
         bool | None,
         typer.Option(
             "--encoder-only/--init-decoder",
             help="Only the teacher's encoder, or its decoder too (default but for the paper's presets).",
-            show_default=False,
         ),
     ] = None,
     device: Device = "auto",

@@ -1,11 +1,11 @@
-"""Verbs that measure models: evaluate, sweep."""
+"""Verbs that measure models: evaluate, sweep, bench."""
 
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from recoversat.cli.app import Device, NoRepairs, Preset, Set, app
+from recoversat.cli.app import Device, Force, NoRepairs, Preset, Set, app
 from recoversat.errors import UserError
 
 
@@ -23,26 +23,22 @@ def evaluate(
     ],
     test: Annotated[list[str], typer.Option(help="NAME=SOURCES,REFERENCES; {test} in a PATH stands for NAME.")],
     out: Annotated[Path, typer.Option(help="Folder of the report and of what the models wrote.")],
-    at: Annotated[str | None, typer.Option(help="Rep and Mis relative to this system.", show_default=False)] = None,
-    baseline: Annotated[str | None, typer.Option(help="Bootstrap against this one.", show_default=False)] = None,
+    at: Annotated[str | None, typer.Option(help="Rep and Mis relative to this system.")] = None,
+    baseline: Annotated[str | None, typer.Option(help="Bootstrap against this one.")] = None,
     samples: Annotated[int, typer.Option(min=1, help="Resamples of the paired bootstrap.")] = 1000,
-    tokenize: Annotated[str | None, typer.Option(help="sacreBLEU's: zh, ja-mecab, ...", show_default=False)] = None,
+    tokenize: Annotated[str | None, typer.Option(help="sacreBLEU's: zh, ja-mecab, ...")] = None,
     tokenised: Annotated[bool, typer.Option("--tokenised", help="Tokenised BLEU too, as in the paper.")] = False,
     paper: Annotated[
         str | None,
         typer.Option(
-            help="Add the paper's figures: iwslt16.en-de, wmt14.en-de, wmt14.de-en, wmt16.en-ro, wmt16.ro-en.",
-            show_default=False,
+            help="Add the paper's figures: iwslt16.en-de, wmt14.en-de, wmt14.de-en, wmt16.en-ro, wmt16.ro-en."
         ),
     ] = None,
-    metric: Annotated[
-        list[str] | None, typer.Option(help="One metric more; a wrong name lists them all.", show_default=False)
-    ] = None,
+    metric: Annotated[list[str] | None, typer.Option(help="One metric more; a wrong name lists them all.")] = None,
     latency: Annotated[int, typer.Option(min=0, help="Time so many sentences at batch 1.")] = 0,
     batch_size: Annotated[int, typer.Option(min=1, help="Sentences translated together.")] = 32,
     subwords: Annotated[
-        Path | None,
-        typer.Option(help="Model in whose sub-words Rep and Mis are counted; by default --at's.", show_default=False),
+        Path | None, typer.Option(help="Model in whose sub-words Rep and Mis are counted; by default --at's.")
     ] = None,
     no_repairs: NoRepairs = False,
     device: Device = "auto",
@@ -73,18 +69,15 @@ def evaluate(
 def sweep(
     file: Annotated[Path, typer.Argument(help="YAML file: a config and what varies over it (docs/evaluation.md).")],
     out: Annotated[Path, typer.Option(help="Folder of all runs and the report; interrupted, it is continued.")],
-    corpus: Annotated[Path | None, typer.Option(help="Folder to train on.", show_default=False)] = None,
+    corpus: Annotated[Path | None, typer.Option(help="Folder to train on.")] = None,
     init_from: Annotated[
-        Path | None, typer.Option(help="Teacher whose encoder and embeddings all runs start from.", show_default=False)
+        Path | None, typer.Option(help="Teacher whose encoder and embeddings all runs start from.")
     ] = None,
     init_decoder: Annotated[bool, typer.Option("--init-decoder", help="Start from the teacher's decoder too.")] = False,
-    at: Annotated[str | None, typer.Option(help="Model that Rep and Mis are relative to.", show_default=False)] = None,
-    test: Annotated[
-        list[str] | None, typer.Option(help="NAME=SOURCES,REFERENCES; else validation text.", show_default=False)
-    ] = None,
+    at: Annotated[str | None, typer.Option(help="Model that Rep and Mis are relative to.")] = None,
+    test: Annotated[list[str] | None, typer.Option(help="NAME=SOURCES,REFERENCES; else validation text.")] = None,
     system: Annotated[
-        list[str] | None,
-        typer.Option(help="NAME=PATH: measure this one too; NAT fills the tables' NAT row.", show_default=False),
+        list[str] | None, typer.Option(help="NAME=PATH: measure this one too; NAT fills the tables' NAT row.")
     ] = None,
     jobs: Annotated[int, typer.Option(min=1, help="Trainings at the same time, on one GPU too.")] = 1,
     latency: Annotated[int, typer.Option(min=0, help="Time so many sentences at batch 1.")] = 0,
@@ -101,9 +94,63 @@ def sweep(
     options = SweepOptions(
         corpus, init_from, init_decoder, at, systems, tests, preset, set_ or (), jobs, device, latency, batch_size
     )
-    swept = run_sweep(file, out, options, lambda line: typer.echo(line, err=True))
-    if swept.evaluated:
-        typer.echo(swept.evaluated.as_text())
-        typer.echo(f"report: {swept.evaluated.page}", err=True)
-    if swept.failed:
-        raise UserError("\n".join(f"{name} failed:\n{why}" for name, why in swept.failed.items()))
+    evaluated, failed = run_sweep(file, out, options, lambda line: typer.echo(line, err=True))
+    if evaluated:
+        typer.echo(evaluated.as_text())
+        typer.echo(f"report: {evaluated.page}", err=True)
+    if failed:
+        raise UserError("\n".join(f"{name} failed:\n{why}" for name, why in failed.items()))
+
+
+@app.command(
+    epilog="Example: `recoversat bench --system at=exported:segments=1 --system k10=exported:segments=10 "
+    "--system peer=ct2:beam=4 --src test.en --ref test.de --out bench`, or `recoversat bench --untrained wmt14 --out b`"
+)
+def bench(
+    out: Annotated[Path, typer.Option(help="Folder of table, JSON and plots.")],
+    system: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="NAME=PATH, ours or CTranslate2's; with :segments=K (or auto), :beam=N, :to=, :compute=, :threads=, "
+            ":repairs=none, ..."
+        ),
+    ] = None,
+    src: Annotated[Path | None, typer.Option(help="Sentences to translate.")] = None,
+    ref: Annotated[Path | None, typer.Option(help="Their translations: adds BLEU.")] = None,
+    untrained: Annotated[
+        str | None, typer.Option(help="Instead: untrained models, a preset or d_model=512,...")
+    ] = None,
+    vocab: Annotated[int, typer.Option(min=16, help="With --untrained: size of the vocabulary.")] = 32_000,
+    length: Annotated[int, typer.Option(min=1, help="With --untrained: tokens of every sentence.")] = 25,
+    segments: Annotated[list[int] | None, typer.Option(min=2, help="With --untrained: K; 10 without any.")] = None,
+    batch: Annotated[list[int] | None, typer.Option(min=1, help="Batch size; 1, 8, 32, 64 without any.")] = None,
+    threads: Annotated[list[int] | None, typer.Option(min=1, help="Threads; 1 and all without any.")] = None,
+    rounds: Annotated[int, typer.Option(min=1, help="Rounds in which the systems take turns.")] = 5,
+    sentences: Annotated[int | None, typer.Option(min=1, help="Sentences a round; 64, untrained 16.")] = None,
+    to: Annotated[str | None, typer.Option(help="Language, where the built-in model is timed.")] = None,
+    no_repairs: NoRepairs = False,
+    device: Annotated[str, typer.Option(help="cpu or cuda.")] = "cpu",
+    force: Force = False,
+) -> None:
+    """Time systems in turn on the same sentences, CTranslate2 among them: latency, throughput, memory, ratios."""
+    from recoversat.measuring.specs import builtin_systems, parse_system, without_repairs
+    from recoversat.measuring.speed.run import Settings, Untrained, bench_text, bench_untrained
+    from recoversat.measuring.speed.tables import report_text
+
+    settings = Settings(tuple(batch or (1, 8, 32, 64)), tuple(threads or ()), rounds, sentences, device)
+    if untrained:
+        if system or src or ref:
+            raise UserError("--untrained makes its own models and sentences: leave out --system, --src and --ref")
+        shape = Untrained(untrained, vocab, length, tuple(segments or (10,)))
+        result = bench_untrained(shape, settings, out, force=force)
+    elif src:
+        systems = [parse_system(text) for text in system or ()] or builtin_systems(to)
+        systems = without_repairs(systems) if no_repairs else systems
+        result = bench_text(systems, src, ref, settings, out, force=force)
+    else:
+        raise UserError(
+            "nothing to time: give --src FILE and --system NAME=MODEL (several times, or none for the built-in model), "
+            "or --untrained wmt14 for models of a size that were never trained"
+        )
+    typer.echo(report_text(result))
+    typer.echo(f"written to {out}", err=True)

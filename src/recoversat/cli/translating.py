@@ -2,12 +2,12 @@
 
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
-from recoversat.cli.app import Device, From, Model, Segments, To, app
-from recoversat.cli.pairs import optional_pairs
+from recoversat.cli.app import Device, From, Model, Segments, To, app, optional_pairs, parse_bytes
+from recoversat.cli.scaling import Cluster, PerWorkerText, ShardSize, ShardText, Workers, crew_of, translate_shards
 from recoversat.errors import UserError
 from recoversat.text.documents import FORMATS
 
@@ -68,16 +68,38 @@ def translate(
     compute_type: Annotated[str, typer.Option(help="int8, float32; on a GPU float16, bfloat16, float32.")] = "default",
     threads: Annotated[int, typer.Option(min=0, help="Processor cores used; 0 = all.")] = 0,
     max_memory: Annotated[
-        str | None, typer.Option(help="Of an exported model: bound beside weights, e.g. 500M.", show_default=False)
+        Any,
+        typer.Option(
+            parser=parse_bytes,
+            metavar="SIZE",
+            help="Of an exported model: bound beside weights, e.g. 500M.",
+            show_default=False,
+        ),
     ] = None,
+    workers: Workers = None,
+    cluster: Cluster = None,
+    per_worker: PerWorkerText = None,
+    shard: ShardText = None,
+    shard_size: ShardSize = 2048,
 ) -> None:
     """Translate text line by line: one line out for each line in."""
-    from recoversat.cli.byte_sizes import parse_size
     from recoversat.inference.request import modes_for
     from recoversat.pipeline.translate_files import translate_lines, translate_whole
     from recoversat.show.inspection import Inspection
     from recoversat.translator import Translator
 
+    if workers or cluster or shard:
+        steered = show or trace or force_words or teacher or line_buffered or max_memory or no_repairs
+        if steered or quality or best_of or exact or isinstance(segments, tuple) or format_ != "lines":
+            raise UserError(
+                "--workers, --cluster and --shard write lines to a folder, and take no options that show or steer"
+            )
+        translate_shards(
+            files or [], out, crew_of(workers, cluster, per_worker, shard, device, threads), model, source, target,
+            segments=segments, batch_size=batch_size, beam=beam, device=device, compute_type=compute_type, jsonl=jsonl,
+            shard_size=shard_size,
+        )  # fmt: skip
+        return
     inspection = Inspection.of(show, trace, force_words, jsonl=jsonl)
     if format_ not in _FORMATS:
         raise UserError(f"--format {format_}: there are {', '.join(_FORMATS)}")
@@ -85,7 +107,7 @@ def translate(
         raise UserError(f"--trace and --out are both {out}: name two files")
     translator = Translator(
         model, source=source, target=target, device=device, compute_type=compute_type, intra_threads=threads,  # type: ignore[arg-type]
-        max_memory=parse_size(max_memory) if max_memory else None,
+        max_memory=max_memory,
     )  # fmt: skip
     if teacher:
         translator.judged_by(teacher, lengths, device)
@@ -135,14 +157,10 @@ def score(
 def export(
     model: Annotated[Path, typer.Argument(help="Model folder or training run.")],
     out: Annotated[Path, typer.Argument(help="Model folder to write; translates without torch.")],
-    precision: Annotated[
-        list[str] | None, typer.Option(help="int8, fp32; both without any.", show_default=False)
-    ] = None,
-    corpus: Annotated[
-        Path | None, typer.Option(help="Corpus whose validation text shows what int8 costs.", show_default=False)
-    ] = None,
-    valid_src: Annotated[Path | None, typer.Option(help="Instead: validation source.", show_default=False)] = None,
-    valid_tgt: Annotated[Path | None, typer.Option(help="Instead: validation target.", show_default=False)] = None,
+    precision: Annotated[list[str] | None, typer.Option(help="int8, fp32; both without any.")] = None,
+    corpus: Annotated[Path | None, typer.Option(help="Corpus whose validation text shows what int8 costs.")] = None,
+    valid_src: Annotated[Path | None, typer.Option(help="Instead: validation source.")] = None,
+    valid_tgt: Annotated[Path | None, typer.Option(help="Instead: validation target.")] = None,
     force: Annotated[bool, typer.Option("--force", help="Replace OUT; keep it whatever the checks say.")] = False,
     format_: Annotated[
         ExportFormat, typer.Option("--format", help="onnx; ctranslate2: a teacher for that engine, to compare with.")
@@ -174,13 +192,22 @@ def serve(
     port: Annotated[int, typer.Option(help="Port to listen on.", min=0, max=65535)] = 5000,
     workers: Annotated[int, typer.Option(help="Processes; each loads the models.", min=1)] = 1,
     threads: Annotated[int, typer.Option(help="Processor cores a worker decodes with.", min=1)] = 1,
-    max_memory: Annotated[str | None, typer.Option(help="For all workers, e.g. 2G.", show_default=False)] = None,
+    max_memory: Annotated[
+        Any, typer.Option(parser=parse_bytes, metavar="SIZE", help="For all workers, e.g. 2G.", show_default=False)
+    ] = None,
     batch_size: Annotated[int, typer.Option(help="Texts translated together; 1 = each alone.", min=1)] = 32,
     batch_window: Annotated[float, typer.Option(help="Milliseconds a request waits for company.", min=0)] = 4.0,
-    queue_size: Annotated[int, typer.Option(help="Texts waiting in a worker before 503.", min=1)] = 512,
-    char_limit: Annotated[int, typer.Option(help="Characters a request.", min=1)] = 10_000,
+    queue_size: Annotated[int, typer.Option(help="Texts waiting before 503.", min=1)] = 512,
+    char_limit: Annotated[int, typer.Option(help="Characters a text.", min=1)] = 10_000,
     text_limit: Annotated[int, typer.Option(help="Texts a request.", min=1)] = 100,
+    piece_limit: Annotated[
+        int, typer.Option(help="Pieces to be written for a text, alternatives included.", min=1)
+    ] = 20_000,
     timeout: Annotated[float, typer.Option(help="Seconds after which a request is given up.", min=0.001)] = 30.0,
+    hang_timeout: Annotated[
+        float, typer.Option(help="Seconds without a step after which a worker is killed.", min=0.1)
+    ] = 20.0,
+    max_connections: Annotated[int, typer.Option(help="Open at a time; half of them for one address.", min=1)] = 1000,
     api_keys: Annotated[Path | None, typer.Option(help="File of API keys, one a line.", show_default=False)] = None,
     rate_limit: Annotated[
         int | None, typer.Option(help="Requests a minute for each key or address.", min=1, show_default=False)
@@ -188,22 +215,28 @@ def serve(
     trusted_proxy: Annotated[
         str | None, typer.Option(help="Proxy whose X-Forwarded-For is believed.", show_default=False)
     ] = None,
+    metrics_token: Annotated[
+        str | None, typer.Option(help="Who asks for /metrics must send it.", show_default=False)
+    ] = None,
+    suggestions: Annotated[
+        Path | None, typer.Option(help="Take /suggest; write JSON lines here.", show_default=False)
+    ] = None,
     log_text: Annotated[bool, typer.Option("--log-text", help="Write users' texts to the log.")] = False,
     device: Device = "cpu",
     compute_type: Annotated[str, typer.Option(help="int8, float32; on a GPU float16, bfloat16, float32.")] = "default",
 ) -> None:
     """Serve translations over HTTP, as LibreTranslate does, with a page that shows the decoding."""
-    from recoversat.cli.byte_sizes import parse_size
     from recoversat.serve.settings import ServeSettings
 
     settings = ServeSettings(
         models=tuple(model or ()), host=host, port=port, workers=workers, threads=threads, device=device,
-        compute_type=compute_type, max_memory=parse_size(max_memory) if max_memory else None, batch_size=batch_size,
-        batch_window=batch_window / 1000, queue_size=queue_size, char_limit=char_limit, text_limit=text_limit,
-        timeout=timeout, api_keys=api_keys, rate_limit=rate_limit, trusted_proxy=trusted_proxy, log_text=log_text,
+        compute_type=compute_type, max_memory=max_memory, batch_size=batch_size, batch_window=batch_window / 1000,
+        queue_size=queue_size, char_limit=char_limit, text_limit=text_limit, piece_limit=piece_limit, timeout=timeout,
+        hang_timeout=hang_timeout, max_connections=max_connections, api_keys=api_keys, rate_limit=rate_limit,
+        trusted_proxy=trusted_proxy, metrics_token=metrics_token, suggestions=suggestions, log_text=log_text,
     )  # fmt: skip
     try:
-        from recoversat.serve.supervisor import serve
+        from recoversat.serve.process.server import serve
     except ImportError as error:
         raise UserError(f"{error.name} is missing: pip install 'recoversat[serve]'") from None
     serve(settings)

@@ -7,8 +7,8 @@ B lines, S source places a line, N rows a line.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, fields
-from functools import lru_cache
+from dataclasses import dataclass
+from functools import lru_cache, partial
 from typing import Any
 
 import numpy as np
@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from recoversat.config import TrainConfig
 from recoversat.data.corpus import ParallelSentences, Sentences
 from recoversat.data.randomness import uniforms
-from recoversat.segments import N_FIXED_DRAWS, Division, divide_many
+from recoversat.segments import N_FIXED_DRAWS, Division, Rows, divide_many
 from recoversat.vocab import BOS, DEL, EOS, PAD
 
 Ints = NDArray[np.int64]
@@ -45,11 +45,8 @@ class Batch:
         """Turn numpy arrays into tensors on a device (or move tensors there)."""
         import torch
 
-        moved = {}
-        for name in (f.name for f in fields(self) if f.name != "n_target_tokens"):
-            value = getattr(self, name)
-            tensor = torch.from_numpy(value) if isinstance(value, np.ndarray) else value
-            moved[name] = tensor.to(device, non_blocking=True)
+        arrays = {name: value for name, value in vars(self).items() if name != "n_target_tokens"}
+        moved = {name: torch.as_tensor(value).to(device, non_blocking=True) for name, value in arrays.items()}
         return Batch(**moved, n_target_tokens=self.n_target_tokens)
 
 
@@ -118,9 +115,6 @@ class Batches:
         plan = UpdatePlan(pairs.tgt.lengths, config.batch_tokens, config.seed)
         return cls(pairs, config, plan, LineShape.fitting(pairs, config), word_ends, rank, world)
 
-    def __len__(self) -> int:
-        return self.config.steps
-
     def __getitem__(self, update: int) -> list[Batch]:
         """Return this process's share of an update: `accumulate` batches."""
         epoch, chosen = self.plan.sentences(update)
@@ -143,39 +137,20 @@ class Batches:
     def _pack(self, src: Sentences, tgt: Sentences, division: Division) -> list[Batch]:
         n_rows = np.where(division.exists, division.length + 1, 0).sum(axis=1)
         line, src_place, row_place = _pack_lines(src.lengths, n_rows, self.shape)
-        flat = _flat_rows(tgt, division, self.config.train_on_copies)
-        shares = self.world * self.config.accumulate
-        own = [self.rank * self.config.accumulate + i for i in range(self.config.accumulate)]
-        return [self._fill(src, tgt, flat, n_rows, line, src_place, row_place, share, shares) for share in own]
-
-    def _fill(
-        self, src: Sentences, tgt: Sentences, flat: "_FlatRows", n_rows: Ints, line: Ints, src_place: Ints,
-        row_place: Ints, share: int, shares: int,
-    ) -> Batch:  # fmt: skip
-        mine = line % shares == share
-        n_lines = max(1, -(-(int(line.max()) + 1 - share) // shares))
-        number = _number_in_line(line)
-        src_mine, rows_mine = np.repeat(mine, src.lengths), np.repeat(mine, n_rows)
-        src_at = _places(line // shares, src_place, src.lengths, self.shape.src)[src_mine]
-        rows_at = _places(line // shares, row_place, n_rows, self.shape.rows)[rows_mine]
-
-        def lay(values: Ints, at: Ints, width: int) -> Ints:
-            canvas = np.zeros(n_lines * width, dtype=np.int64)
-            canvas[at] = values
-            return canvas.reshape(n_lines, width)
-
-        positions = np.arange(len(src.ids)) - np.repeat(src.offsets[:-1], src.lengths)
-        return Batch(
-            src_tokens=lay(src.ids[src_mine], src_at, self.shape.src),
-            src_positions=lay(positions[src_mine], src_at, self.shape.src),
-            src_sentence=lay(np.repeat(number, src.lengths)[src_mine], src_at, self.shape.src),
-            tokens=lay(flat.tokens[rows_mine], rows_at, self.shape.rows),
-            labels=lay(flat.labels[rows_mine], rows_at, self.shape.rows),
-            steps=lay(flat.steps[rows_mine], rows_at, self.shape.rows),
-            segments=lay(flat.segments[rows_mine], rows_at, self.shape.rows),
-            sentence=lay(np.repeat(number, n_rows)[rows_mine], rows_at, self.shape.rows),
-            n_target_tokens=int(tgt.lengths[mine].sum()),
-        )
+        rows, number = _flat_rows(tgt, division, self.config.train_on_copies), _number_in_line(line)
+        src_columns = {"src_tokens": src.ids, "src_positions": _within(src.lengths)}
+        src_columns["src_sentence"] = np.repeat(number, src.lengths)
+        row_columns = vars(rows) | {"sentence": np.repeat(number, n_rows)}
+        shares, first = self.world * self.config.accumulate, self.rank * self.config.accumulate
+        batches = []
+        for share in range(first, first + self.config.accumulate):
+            mine = line % shares == share
+            n_lines = max(1, -(-(int(line.max()) + 1 - share) // shares))
+            lay = partial(_lay, mine, line // shares, n_lines)
+            columns = lay(self.shape.src, src_place, src.lengths, src_columns)
+            columns |= lay(self.shape.rows, row_place, n_rows, row_columns)
+            batches.append(Batch(**columns, n_target_tokens=int(tgt.lengths[mine].sum())))
+        return batches
 
 
 def random_prob_at(config: TrainConfig, update: int) -> float:
@@ -194,32 +169,20 @@ def _epoch_order(seed: int, epoch: int, n_sentences: int) -> Ints:
     return np.argsort(keys, kind="stable")
 
 
-@dataclass(frozen=True)
-class _FlatRows:
-    """The rows of all sentences of an update, end to end."""
-
-    tokens: Ints
-    labels: Ints
-    steps: Ints
-    segments: Ints
-
-
 def _gather(sentences: Sentences, chosen: Ints) -> Sentences:
     lengths = sentences.lengths[chosen]
-    offsets = np.zeros(len(chosen) + 1, dtype=np.int64)
-    np.cumsum(lengths, out=offsets[1:])
-    within = np.arange(offsets[-1]) - np.repeat(offsets[:-1], lengths)
-    return Sentences(sentences.ids[np.repeat(sentences.offsets[chosen], lengths) + within].astype(np.int64), offsets)
+    ids = sentences.ids[np.repeat(sentences.offsets[chosen], lengths) + _within(lengths)]
+    return Sentences(ids.astype(np.int64), np.cumsum([0, *lengths]))
 
 
-def _flat_rows(tgt: Sentences, division: Division, train_on_copies: bool) -> _FlatRows:
+def _flat_rows(tgt: Sentences, division: Division, train_on_copies: bool) -> Rows:
     """Do what `segments.rows` does, for a whole batch of divided targets."""
     sentence, segment = np.nonzero(division.exists)
     length = division.length[division.exists]
     first_token = tgt.offsets[sentence] + division.start[division.exists]
     is_copy = division.is_copy[division.exists]
     counts = length + 1
-    steps = np.arange(int(counts.sum())) - np.repeat(np.cumsum(counts) - counts, counts)
+    steps = _within(counts)
     here = np.repeat(first_token, counts) + steps  # the token a row predicts, but for its last row
     closes = steps == np.repeat(length, counts)
     copied = np.repeat(is_copy, counts)
@@ -228,7 +191,7 @@ def _flat_rows(tgt: Sentences, division: Division, train_on_copies: bool) -> _Fl
     labels = np.where(closes, np.where(copied, DEL, EOS), tgt.ids[np.minimum(here, last)])
     if not train_on_copies:
         labels[copied & ~closes] = PAD
-    return _FlatRows(tokens, labels, steps, np.repeat(segment, counts))
+    return Rows(tokens, labels, steps, np.repeat(segment, counts))
 
 
 def _pack_lines(n_src: Ints, n_rows: Ints, shape: LineShape) -> tuple[Ints, Ints, Ints]:
@@ -252,18 +215,26 @@ def _pack_lines(n_src: Ints, n_rows: Ints, shape: LineShape) -> tuple[Ints, Ints
 
 def _number_in_line(line: Ints) -> Ints:
     """Number the sentences of each line from 1."""
-    order = np.argsort(line, kind="stable")
-    counts = np.bincount(line)
     number = np.empty_like(line)
-    number[order] = np.arange(len(line)) - np.repeat(np.cumsum(counts) - counts, counts) + 1
+    number[np.argsort(line, kind="stable")] = _within(np.bincount(line)) + 1
     return number
 
 
-def _places(line: Ints, place: Ints, lengths: Ints, width: int) -> Ints:
-    """Where each token of each sentence lies on the flattened canvas."""
-    first = np.cumsum(lengths) - lengths
-    within = np.arange(int(lengths.sum())) - np.repeat(first, lengths)
-    return np.repeat(line * width + place, lengths) + within
+def _lay(
+    mine: NDArray[np.bool_], line: Ints, n_lines: int, width: int, place: Ints, lengths: Ints, columns: dict[str, Ints]
+) -> dict[str, Ints]:
+    """Lay out columns, a value a token, on lines (n_lines, width); only those of the sentences that are `mine`."""
+    own = np.repeat(mine, lengths)
+    at = (np.repeat(line * width + place, lengths) + _within(lengths))[own]
+    canvas = {name: np.zeros(n_lines * width, dtype=np.int64) for name in columns}
+    for name, values in columns.items():
+        canvas[name][at] = values[own]
+    return {name: laid.reshape(n_lines, width) for name, laid in canvas.items()}
+
+
+def _within(lengths: Ints) -> Ints:
+    """Count from 0 within each of so many runs of these lengths, which lie end to end."""
+    return np.arange(int(lengths.sum())) - np.repeat(np.cumsum(lengths) - lengths, lengths)
 
 
 def _round_up(n: int) -> int:

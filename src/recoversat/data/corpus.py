@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -39,10 +40,8 @@ class Sentences:
     def of(cls, sentences: Iterable[list[int]], dtype: Any = np.int32) -> "Sentences":
         """Lay lists of ids end to end."""
         lists = list(sentences)
-        offsets = np.zeros(len(lists) + 1, dtype=np.int64)
-        np.cumsum([len(ids) for ids in lists], out=offsets[1:])
-        flat = np.fromiter((token for ids in lists for token in ids), dtype=dtype, count=int(offsets[-1]))
-        return cls(flat, offsets)
+        offsets = np.cumsum([0, *map(len, lists)])
+        return cls(np.fromiter(chain.from_iterable(lists), dtype=dtype, count=int(offsets[-1])), offsets)
 
     def save(self, folder: Path, name: str) -> None:
         """Write the two arrays; `load` maps them back."""
@@ -55,10 +54,10 @@ class Sentences:
         try:
             ids = np.load(folder / f"{name}.ids.npy", mmap_mode="r", allow_pickle=False)
             offsets = np.load(folder / f"{name}.offsets.npy", allow_pickle=False)
+            if len(offsets) == 0 or offsets[-1] != len(ids):
+                raise ValueError(f"{name} is cut off")
         except (FileNotFoundError, ValueError, EOFError) as error:
             raise UserError(f"{folder}: damaged corpus ({error}); run 'recoversat prepare' again") from None
-        if len(offsets) == 0 or offsets[-1] != len(ids):
-            raise UserError(f"{folder}: damaged corpus ({name} is cut off); run 'recoversat prepare' again")
         return cls(ids, offsets)
 
 
@@ -100,9 +99,8 @@ def open_corpus(folder: Path) -> Corpus:
     """Open what `recoversat prepare` (or `distill`) wrote."""
     manifest = read_json(folder / MANIFEST, "prepared corpus")
     if manifest.get("format") != FORMAT:
-        raise UserError(
-            f"{folder}: corpus format {manifest.get('format')}, this version reads {FORMAT}; prepare it again"
-        )
+        found = manifest.get("format")
+        raise UserError(f"{folder}: corpus format {found}, this version reads {FORMAT}; prepare it again")
     train = ParallelSentences(Sentences.load(folder, "train.src"), Sentences.load(folder, "train.tgt"))
     if len(train.src) != len(train.tgt):
         raise UserError(f"{folder}: damaged corpus (sides of unequal length); run 'recoversat prepare' again")
@@ -119,7 +117,5 @@ def open_corpus(folder: Path) -> Corpus:
 
 def corpus_fingerprint(folder: Path) -> str:
     """Hash the arrays and the tokenizer of a corpus folder."""
-    names = sorted(
-        path for path in folder.iterdir() if path.suffix in {".npy", ".model"} or path.name == "vocabulary.txt"
-    )
-    return fingerprint(*names)
+    patterns = ("*.npy", "*.model", "vocabulary.txt")
+    return fingerprint(*sorted(path for pattern in patterns for path in folder.glob(pattern)))

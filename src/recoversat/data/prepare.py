@@ -14,7 +14,7 @@ from recoversat.errors import UserError
 from recoversat.files.storage import atomic_folder, lines_of, sweep_partial, write_json
 from recoversat.show.progress import progress
 from recoversat.text.directions import direction_tag
-from recoversat.text.tokenizer import Tokenizer, load_tokenizer, train_tokenizer
+from recoversat.text.tokenizer import BpeTokenizer, SentencePieceTokenizer, Tokenizer, load_tokenizer
 
 _CHUNK = 20_000
 
@@ -33,9 +33,7 @@ class TextPairs:
         for count, (src_line, tgt_line) in enumerate(zip_longest(lines_of(self.src), lines_of(tgt))):
             if src_line is None or tgt_line is None:
                 longer, shorter = (tgt, self.src) if src_line is None else (self.src, tgt)
-                raise UserError(
-                    f"{longer} has more lines than {shorter} ({count:,}); they must be aligned line by line"
-                )
+                raise UserError(f"{longer} has more lines than {shorter} ({count:,}); align them line by line")
             yield src_line, tgt_line
 
     def _columns(self) -> Iterator[tuple[str, str]]:
@@ -120,7 +118,8 @@ def prepare(
     held = _held_out_lines(total, hold_out)
     with atomic_folder(out, replace=replace) as folder:
         tokenizer = load_tokenizer(tokenizer_from) if tokenizer_from else _learn_tokenizer(pairs, total, config, held)
-        _check_tags(tokenizer, config)
+        if missing := set(_tags(config)) - set(tokenizer.tags):
+            raise UserError(f"this tokenizer does not know {', '.join(sorted(missing))}; leave --tokenizer-from out")
         tokenizer.save(folder)
         chosen = _PairFilter(config)
         src, tgt = [], []
@@ -161,23 +160,15 @@ def _held_out_lines(total: int, hold_out: int) -> frozenset[int]:
 
 def _learn_tokenizer(pairs: TextPairs, total: int, config: DataConfig, held: frozenset[int]) -> Tokenizer:
     stride = -(-2 * total // config.tokenizer_sentences)  # every stride-th pair keeps the sample spread out
-    lines = (
-        side
-        for number, pair in enumerate(pairs)
-        if number % stride == 0 and number not in held
-        for side in pair
-        if side
-    )
-    return train_tokenizer(config.tokenizer, lines, config.vocab_size, 2 * total, _tags(config))
+    sample = (pair for number, pair in enumerate(pairs) if number % stride == 0 and number not in held)
+    lines = (side for pair in sample for side in pair if side)
+    if config.tokenizer == "bpe":
+        return BpeTokenizer.train(lines, config.vocab_size)
+    return SentencePieceTokenizer.train(lines, config.vocab_size, 2 * total, _tags(config))
 
 
 def _tags(config: DataConfig) -> list[str]:
-    return [direction_tag(target) for _, target in config.directions] if config.both_directions else []
-
-
-def _check_tags(tokenizer: Tokenizer, config: DataConfig) -> None:
-    if missing := set(_tags(config)) - set(tokenizer.tags):
-        raise UserError(f"this tokenizer does not know {', '.join(sorted(missing))}; leave --tokenizer-from out")
+    return [direction_tag(target) for _, target in config.directions] if config.tagged else []
 
 
 def _in_each_direction(pair: tuple[str, str], config: DataConfig) -> Iterator[tuple[str, str]]:
@@ -197,10 +188,10 @@ def _blocks(
     numbered = enumerate(pairs)
     while block := list(islice(numbered, _CHUNK)):
         report.read += len(block)
-        aside = [pair for number, pair in block if number in held and all(part.strip() for part in pair)]
-        valid_pairs.extend(aside)
+        aside = {number for number, pair in block if number in held and all(part.strip() for part in pair)}
+        valid_pairs.extend(pair for number, pair in block if number in aside)
         report.held_out += len(aside)
-        yield [pair for number, pair in block if number not in held or not all(part.strip() for part in pair)]
+        yield [pair for number, pair in block if number not in aside]
 
 
 def _encode(

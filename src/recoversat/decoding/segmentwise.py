@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from recoversat.decoding.stepping import FREE, Bools, Choice, Ints, Stepper
+from recoversat.decoding.stopping import between_steps
 from recoversat.vocab import BOS, DEL, EOS, PAD
 
 # For one sentence: (segment, position in it) -> the token that must stand there.
@@ -61,6 +62,7 @@ def decode_segments(
     tokens = np.where(active, BOS, PAD)
     step = 0
     while True:
+        between_steps()
         forced_now = _forced_at(step, members, active, forced)
         choice = stepper.step(tokens, active, forced_now, n_best, scores)
         step += 1

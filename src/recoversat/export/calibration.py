@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from recoversat.engines.torch.engine import TorchEngine
-from recoversat.export.ranges import Range, Ranges
+from recoversat.export.onnx_weights import Range, Ranges
 from recoversat.model.transformer import Transformer
 
 OUTPUT = "embedding"  # the product that gives logits
@@ -18,8 +18,8 @@ def calibrate(model: Transformer, sources: Sequence[Sequence[int]], segments: Se
     seen: dict[str, Range] = {}
 
     def note(name: str, rows: Tensor) -> None:
-        low, high = seen.get(name, Range(0.0, 0.0))  # 0 must be a value of its own: padding and ReLU have many
-        seen[name] = Range(min(low, float(rows.min())), max(high, float(rows.max())))
+        low, high = seen.get(name, (0.0, 0.0))  # 0 must be a value of its own: padding and ReLU have many
+        seen[name] = (min(low, float(rows.min())), max(high, float(rows.max())))
 
     hooks = [
         module.register_forward_pre_hook(lambda _, inputs, name=name: note(name, inputs[0]))
@@ -27,17 +27,12 @@ def calibrate(model: Transformer, sources: Sequence[Sequence[int]], segments: Se
         if isinstance(module, nn.Linear)
     ]
     hooks.append(model.decoder.norm.register_forward_hook(lambda _, inputs, output: note(OUTPUT, output)))
+    engine = TorchEngine(model, torch.device("cpu"))
     try:
         for k in segments:
-            _decode_all(model, sources, k)
+            for source in sources:  # one by one: padding would be seen too
+                engine.decode([source], np.array([k]))
     finally:
         for hook in hooks:
             hook.remove()
     return seen
-
-
-def _decode_all(model: Transformer, sources: Sequence[Sequence[int]], k: int) -> None:
-    """Decode sentences one by one: padding would be seen too."""
-    engine = TorchEngine(model, torch.device("cpu"))
-    for source in sources:
-        engine.decode([source], np.array([k]))

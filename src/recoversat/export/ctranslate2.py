@@ -3,25 +3,31 @@
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
+from string import Template
 
 import numpy as np
 
 from recoversat import __version__
 from recoversat.engines.engine import Options
 from recoversat.errors import UserError
+from recoversat.export.checks import compare_bleu, refuse_loss
 from recoversat.export.ctranslate2_writer import MODEL, POSITIONS, import_ctranslate2, write_ctranslate2
-from recoversat.export.folder import Original, ValidationText, check_place, load_original, sample_sources
-from recoversat.export.onnx import BleuChange, PrecisionName, refuse_loss
+from recoversat.export.folder import (
+    BATCH,
+    Original,
+    ValidationText,
+    check_place,
+    load_original,
+    sample_sources,
+    translated,
+)
+from recoversat.export.onnx import PrecisionName
 from recoversat.files.model_folder import read_config, resolve_model
 from recoversat.files.storage import atomic_folder
 from recoversat.measuring.peers.ctranslate2 import CTranslate2
-from recoversat.measuring.quality.metrics import corpus_bleu
 from recoversat.measuring.specs import SystemSpec
 from recoversat.text.directions import directed, translate_directed
-from recoversat.translator import Translator
 from recoversat.vocab import EOS
-
-_BATCH = 32
 
 
 def export_ctranslate2(
@@ -96,41 +102,21 @@ def _measure(
     original: Original, folder: Path, precision: PrecisionName, valid: ValidationText, force: bool
 ) -> list[str]:
     """Translate the whole validation text with both, greedily."""
-    translator = Translator.of(original.engine, original.tokenizer, original.config)
-    each = directed(valid.src, original.config.data, original.config.data.tgt_lang)
-
-    def ours(into: str, texts: list[str]) -> list[str]:
-        return [one.text for one in translator.into(into).translate(texts, segments=1, batch_size=_BATCH)]
 
     def theirs(into: str, texts: list[str]) -> list[str]:
         peer = CTranslate2(SystemSpec("exported", str(folder), target=into))
-        return [one.text for one in peer.translate(texts, _BATCH)]
+        return [one.text for one in peer.translate(texts, BATCH)]
 
-    wanted, got = translate_directed(each, ours), translate_directed(each, theirs)
-    change = BleuChange(corpus_bleu(wanted, valid.tgt).value, corpus_bleu(got, valid.tgt).value)
-    refuse_loss(change, force=force)
-    moved = f"{change.reference:.2f} -> {change.exported:.2f} ({change.change:+.2f})"
-    return [
-        _agreement(precision, wanted, got, "whole validation text")[1],
-        f"{precision}: greedy BLEU {moved}",
-    ]
+    data = original.config.data
+    wanted = translated(original, original.engine, valid, segments=1)
+    got = translate_directed(directed(valid.src, data, data.tgt_lang), theirs)
+    change = compare_bleu(wanted, got, valid.tgt)
+    refuse_loss(change, force)
+    return [_agreement(precision, wanted, got, "whole validation text")[1], f"{precision}: greedy {change.as_text()}"]
 
 
 def _card(original: Original, precision: str, lines: Sequence[str]) -> str:
-    return "\n".join(
-        [
-            f"# {original.config.data.languages}, for CTranslate2",
-            "",
-            f"An autoregressive Transformer of recoversat {__version__}, {precision}. Greedy decoding "
-            "(`beam_size=1, min_decoding_length=0`) writes what recoversat writes with one segment.",
-            "",
-            "    recoversat bench --system peer=THIS_FOLDER:beam=4 --src text",
-            "",
-            "- Sources are the pieces of the tokenizer file here, without `<s>` and `</s>`; set `max_input_length=0`.",
-            f"- Positions: {POSITIONS}, for sources and translations alike.",
-            "- `<pad>`, `<s>`, `<unk>` and `<del>` have a bias that keeps them from being written.",
-            "",
-            *(f"- {line}" for line in lines),
-            "",
-        ]
-    )
+    card = Template(Path(__file__).with_name("card_ctranslate2.md").read_text(encoding="utf-8"))
+    found = "\n".join(f"- {line}" for line in lines)
+    facts = {"version": __version__, "precision": precision, "positions": POSITIONS, "found": found}
+    return card.substitute(facts, languages=original.config.data.languages)

@@ -56,7 +56,7 @@ def write_ctranslate2(weights: Weights, config: Config, pieces: Sequence[str], f
 def _notes(config: Config) -> dict[str, Any]:
     decode, data = config.decode, config.data
     notes = {"extra_steps": decode.extra_steps, "length_penalty": decode.length_penalty, "tokenizer": data.tokenizer}
-    return notes | {"directions": [list(pair) for pair in data.directions], "tagged": data.both_directions}
+    return notes | {"directions": [list(pair) for pair in data.directions], "tagged": data.tagged}
 
 
 def _fill_encoder(spec: Any, weights: Weights, config: ModelConfig) -> None:
@@ -75,7 +75,9 @@ def _fill_decoder(spec: Any, weights: Weights, config: ModelConfig) -> None:
     spec.position_encodings.encodings = sinusoids(POSITIONS, config.d_model) + weights["segment_embedding.weight"][0]
     _norm(spec.layer_norm, weights, "decoder.norm")
     spec.projection.weight = weights["embedding.weight"]
-    spec.projection.bias = _output_bias(len(weights["embedding.weight"]))
+    # what our engines never write: whoever loads the folder need not know
+    spec.projection.bias = np.zeros(len(weights["embedding.weight"]), dtype=np.float32)
+    spec.projection.bias[[*NEVER_EMITTED, DEL]] = _NEVER
     for index, layer in enumerate(spec.layer):
         name = f"decoder.layers.{index}"
         _self_attention_and_feed_forward(layer, weights, name)
@@ -99,10 +101,3 @@ def _linear(spec: Any, weights: Weights, name: str) -> None:
 
 def _norm(spec: Any, weights: Weights, name: str) -> None:
     spec.gamma, spec.beta = weights[f"{name}.weight"], weights[f"{name}.bias"]
-
-
-def _output_bias(size: int) -> NDArray[np.float32]:
-    """Keep the model from writing what our engines never write: whoever loads the folder need not know."""
-    bias = np.zeros(size, dtype=np.float32)
-    bias[[*NEVER_EMITTED, DEL]] = _NEVER
-    return bias

@@ -1,7 +1,7 @@
 """Write a model folder that translates without torch, and let it prove that it still says the same."""
 
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import get_args
@@ -18,11 +18,11 @@ from recoversat.engines.onnx.engine import OnnxEngine, usable_cores
 from recoversat.engines.torch.engine import TorchEngine
 from recoversat.errors import UserError
 from recoversat.export.calibration import calibrate
-from recoversat.export.onnx import PrecisionName, compare_bleu, compare_tokens, export_model
-from recoversat.export.report import Agreement, Bleu, ExportReport, export_card, file_sizes
+from recoversat.export.checks import Agreement, compare_bleu, compare_tokens, refuse_loss
+from recoversat.export.onnx import PrecisionName, export_model
+from recoversat.export.report import ExportReport, export_card
 from recoversat.files.model_folder import WEIGHTS, read_config, resolve_model, weights_fingerprint, write_description
-from recoversat.files.storage import atomic_folder, write_json
-from recoversat.measuring.quality.metrics import corpus_bleu
+from recoversat.files.storage import atomic_folder, refuse_existing, write_json
 from recoversat.model.transformer import Transformer
 from recoversat.model.weights import load_model
 from recoversat.text.directions import directed, encode_directed, translate_directed
@@ -32,7 +32,7 @@ from recoversat.vocab import N_SPECIAL
 
 _SAMPLE = 32  # sentences whose tokens are compared
 _CALIBRATION = 64  # sentences that give int8 its scales
-_BATCH = 32
+BATCH = 32
 
 
 @dataclass(frozen=True)
@@ -119,8 +119,7 @@ def check_place(out: Path, model: Path, force: bool) -> None:
     inside, place = model.resolve(), out.resolve()
     if place == inside or place in inside.parents:
         raise UserError(f"{out} holds the model that is exported; choose another folder")
-    if out.exists() and not force:
-        raise UserError(f"{out} exists already; choose another folder or add --force to replace it")
+    refuse_existing(out, force)
 
 
 def _write_graphs(
@@ -136,12 +135,16 @@ def _write_graphs(
     engines = {path.name: OnnxEngine(path, config, cores) for path in folders}
     sample, sources = sample_sources(original, valid)
     agreements = [
-        Agreement(name, k, compare_tokens(original.engine, engine, sources, k, original.config.decode.extra_steps))
+        compare_tokens(original.engine, engine, sources, k, name, original.config.decode.extra_steps)
         for name, engine in engines.items()
         for k in sorted(set(original.config.train.segment_choices))
     ]
     _refuse_other_tokens(agreements, force)
-    int8 = _measure_int8(original, engines["int8"], valid, force) if "int8" in engines and valid else None
+    int8 = None
+    if "int8" in engines and valid:
+        wanted, got = (translated(original, engine, valid) for engine in (original.engine, engines["int8"]))
+        int8 = compare_bleu(wanted, got, valid.tgt)
+        refuse_loss(int8, force)
     if "fp32" not in precisions:
         shutil.rmtree(out / "fp32")
     source = {
@@ -149,7 +152,9 @@ def _write_graphs(
         "bytes": (original.folder / WEIGHTS).stat().st_size,
         "parameters": sum(array.size for array in weights.values()),
     }
-    files: dict[str, dict[str, int]] = {name: file_sizes(out / name) for name in precisions}
+    files: dict[str, dict[str, int]] = {
+        name: {path.name: path.stat().st_size for path in sorted((out / name).iterdir())} for name in precisions
+    }
     return ExportReport(source, sample, agreements, int8, files, len(learnt_from))
 
 
@@ -179,27 +184,18 @@ def _spread(original: Original, valid: ValidationText | None, n: int) -> list[li
 
 def _refuse_other_tokens(agreements: Sequence[Agreement], force: bool) -> None:
     for one in agreements:
-        if one.precision == "fp32" and not one.check.passed and not force:
+        if one.precision == "fp32" and one.first_difference is not None and not force:
             raise UserError(
                 f"the exported model is not the original ({one.as_text()}, the first other one is sentence "
-                f"{(one.check.first_difference or 0) + 1}); nothing was written; pass --force to keep it all the same"
+                f"{one.first_difference + 1}); nothing was written; pass --force to keep it all the same"
             )
 
 
-def _measure_int8(original: Original, int8: Engine, valid: ValidationText, force: bool) -> Bleu:
-    change = compare_bleu(original.engine, int8, _bleu(original, valid), force=force)
-    return Bleu("int8", change, len(valid.src), corpus_bleu(valid.tgt, valid.tgt).signature)
-
-
-def _bleu(original: Original, valid: ValidationText) -> Callable[[Engine], float]:
-    data = original.config.data
-
-    def measure(engine: Engine) -> float:
-        translator = Translator.of(engine, original.tokenizer, original.config)
-        translations = translate_directed(
-            directed(valid.src, data, data.tgt_lang),
-            lambda into, texts: translator.into(into).translate(texts, batch_size=_BATCH),
-        )
-        return corpus_bleu([translation.text for translation in translations], valid.tgt).value
-
-    return measure
+def translated(original: Original, engine: Engine, valid: ValidationText, segments: int | None = None) -> list[str]:
+    """Translate the whole validation text with an engine."""
+    data, translator = original.config.data, Translator.of(engine, original.tokenizer, original.config)
+    translations = translate_directed(
+        directed(valid.src, data, data.tgt_lang),
+        lambda into, texts: translator.into(into).translate(texts, segments=segments, batch_size=BATCH),
+    )
+    return [translation.text for translation in translations]

@@ -12,14 +12,11 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import TracebackType
-from typing import Any, BinaryIO, Protocol
+from typing import Any, BinaryIO
 
 import numpy as np
 from numpy.typing import NDArray
 from onnx import TensorProto, helper, numpy_helper
-
-from recoversat.export.ranges import Range, Ranges
 
 Weights = Mapping[str, NDArray[Any]]  # named as in Transformer.state_dict()
 Array = NDArray[np.float32]
@@ -27,23 +24,16 @@ Array = NDArray[np.float32]
 MICROSOFT = "com.microsoft"
 BLOCK = 128  # the best token is found block by block: ReduceMax is 6 times as fast as ArgMax
 _ALIGNMENT = 64
+Range = tuple[float, float]  # the least and the largest value a product has met as input; 0 lies between them
+Ranges = Mapping[str, Range]  # by the name of the product
 
 
 class WeightFile:
     """One file that several graphs share; an array written under the same name is stored once."""
 
-    def __init__(self, path: Path) -> None:
-        self._path = path
+    def __init__(self, stream: BinaryIO) -> None:
+        self._stream = stream
         self._places: dict[str, tuple[int, int]] = {}
-
-    def __enter__(self) -> "WeightFile":
-        self._stream: BinaryIO = open(self._path, "wb")
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._stream.close()
 
     def tensor(self, name: str, array: NDArray[Any]) -> Any:
         """Store an array and return the tensor that points at it."""
@@ -55,7 +45,11 @@ class WeightFile:
         offset, length = self._places[name]
         tensor = TensorProto(name=name, dims=array.shape, data_location=TensorProto.EXTERNAL)
         tensor.data_type = helper.np_dtype_to_tensor_dtype(array.dtype)
-        for key, value in (("location", self._path.name), ("offset", str(offset)), ("length", str(length))):
+        for key, value in (
+            ("location", Path(self._stream.name).name),
+            ("offset", str(offset)),
+            ("length", str(length)),
+        ):
             tensor.external_data.add(key=key, value=value)
         return tensor
 
@@ -117,36 +111,15 @@ class Graph:
         return outputs
 
     def proto(self, name: str) -> Any:
-        """Return the finished graph."""
         return helper.make_graph(self.nodes, name, self.inputs, self.outputs, list(self.tensors.values()))
 
     def model(self, name: str) -> bytes:
-        """Return the finished graph as a model of its own."""
         opsets = [helper.make_opsetid("", 18), helper.make_opsetid(MICROSOFT, 1)]
         model = helper.make_model(self.proto(name), opset_imports=opsets, ir_version=9, producer_name="recoversat")
         return bytes(model.SerializeToString())
 
 
 Prepared = list[str]  # the names under which the rows go into one or several products
-
-
-class Precision(Protocol):
-    """How products and embeddings are computed."""
-
-    def prepare(self, graph: Graph, rows: str, product: str) -> Prepared:
-        """Bring rows into the form products take; done once for several, known by the first of them."""
-
-    def prepare_positive(self, graph: Graph, rows: str, product: str) -> Prepared:
-        """Do the same with what ReLU makes of the rows."""
-
-    def product(self, graph: Graph, rows: Prepared, name: str, weight: Array, bias: Array) -> str:
-        """Multiply with a weight (in, out) and add the bias."""
-
-    def embed(self, graph: Graph, tokens: str, embedding: Array) -> str:
-        """Look up tokens (B, N) -> (B, N, D), times sqrt(D)."""
-
-    def logits(self, graph: Graph, rows: str, embedding: Array, bias: str) -> str:
-        """Multiply rows (N, D) with the same embedding and add the bias (P,)."""
 
 
 def padded_size(vocab_size: int) -> int:
@@ -167,20 +140,25 @@ class Fp32:
     """Everything in single precision."""
 
     def prepare(self, graph: Graph, rows: str, product: str) -> Prepared:
+        """Bring rows into the form products take; done once for several, known by the first of them."""
         return [rows]
 
     def prepare_positive(self, graph: Graph, rows: str, product: str) -> Prepared:
+        """Do the same with what ReLU makes of the rows."""
         return [graph.node("Relu", [rows])]
 
     def product(self, graph: Graph, rows: Prepared, name: str, weight: Array, bias: Array) -> str:
+        """Multiply with a weight (in, out) and add the bias."""
         product = graph.node("MatMul", [rows[0], graph.weight(f"{name}.weight", weight)])
         return graph.node("Add", [product, graph.weight(f"{name}.bias", bias)])
 
     def embed(self, graph: Graph, tokens: str, embedding: Array) -> str:
+        """Look up tokens (B, N) -> (B, N, D), times sqrt(D)."""
         rows = graph.node("Gather", [graph.weight("embedding", _padded(embedding)), tokens])
         return graph.node("Mul", [rows, graph.scalar(math.sqrt(embedding.shape[1]))])
 
     def logits(self, graph: Graph, rows: str, embedding: Array, bias: str) -> str:
+        """Multiply rows (N, D) with the same embedding and add the bias (P,)."""
         return graph.node("Gemm", [rows, graph.weight("embedding", _padded(embedding)), bias], {"transB": 1})
 
 
@@ -203,7 +181,7 @@ class Int8:
         return [graph.node("QuantizeLinear", [rows, scale, place]), scale, place]
 
     def prepare_positive(self, graph: Graph, rows: str, product: str) -> Prepared:
-        if product in self._ranges and self._ranges[product].low == 0:
+        if product in self._ranges and self._ranges[product][0] == 0:
             return self.prepare(graph, rows, product)  # 0 is the least of the 256 values: rounding is a ReLU already
         return self.prepare(graph, graph.node("Relu", [rows]), product)
 
@@ -234,14 +212,18 @@ class Int8:
         return graph.node("MatMulIntegerToFloat", inputs, domain=MICROSOFT)
 
 
+Precision = Fp32 | Int8
+
+
 def steps_of(seen: Range) -> tuple[float, int]:
     """Cut a range into 255 steps; return the size of one, and which of them is 0.
 
-    >>> steps_of(Range(-50.0, 77.5))
+    >>> steps_of((-50.0, 77.5))
     (0.5, 100)
     """
-    step = (seen.high - seen.low) / 255 or 1.0
-    return step, round(-seen.low / step)
+    low, high = seen
+    step = (high - low) / 255 or 1.0
+    return step, round(-low / step)
 
 
 def quantise(weight: Array, axis: int) -> tuple[NDArray[np.int8], Array]:

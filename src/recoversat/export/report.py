@@ -1,48 +1,18 @@
 """What an export found out about itself: shown to the user, kept as export.json, written on the model card."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from importlib.metadata import version
 from pathlib import Path
+from string import Template
 from typing import Any
 
 from recoversat import __version__
 from recoversat.config import Config
-from recoversat.export.onnx import BleuChange, TokenCheck
+from recoversat.export.checks import Agreement, BleuChange
 
 FORMAT = "recoversat-export-1"
 _UNMEASURED = "BLEU not measured: no validation text was given (--corpus, or --valid-src and --valid-tgt)"
-
-
-@dataclass(frozen=True)
-class Agreement:
-    """How far a precision writes the tokens that torch writes, with K segments."""
-
-    precision: str
-    n_segments: int
-    check: TokenCheck
-
-    def as_text(self) -> str:
-        """Say it in a line."""
-        same, sentences = self.check.same, self.check.sentences
-        return f"{self.precision}, K = {self.n_segments}: same tokens as torch in {same} of {sentences} sentences"
-
-
-@dataclass(frozen=True)
-class Bleu:
-    """What a precision does to BLEU on the validation text."""
-
-    precision: str
-    change: BleuChange
-    sentences: int
-    signature: str
-
-    def as_text(self) -> str:
-        """Say it in a line."""
-        before, after = self.change.reference, self.change.exported
-        return (
-            f"BLEU {before:.2f} -> {after:.2f} ({self.change.change:+.2f}) on {self.sentences:,} validation sentences"
-        )
 
 
 @dataclass(frozen=True)
@@ -52,107 +22,72 @@ class ExportReport:
     source: Mapping[str, Any]  # fingerprint and size of the torch weights
     sample: str  # which sentences were compared token by token
     agreements: list[Agreement]
-    int8: Bleu | None
+    int8: BleuChange | None
     files: Mapping[str, Mapping[str, int]]  # precision -> name -> bytes
     calibrated_on: int = 0  # validation sentences that gave int8 its scales; 0 = each batch gives its own
 
     @property
     def sizes(self) -> dict[str, int]:
-        """Bytes of all files of each precision."""
         return {name: sum(files.values()) for name, files in self.files.items()}
 
     @property
-    def int8_line(self) -> str | None:
-        """Say what int8 costs, or that nobody knows; None where there is no int8."""
-        if "int8" not in self.files:
-            return None
-        return self.int8.as_text() if self.int8 else _UNMEASURED
+    def int8_cost(self) -> str:
+        """Say what int8 costs, or that nobody knows."""
+        return f"{self.int8.as_text()} on {self.int8.sentences:,} validation sentences" if self.int8 else _UNMEASURED
 
     @property
-    def int8_scales(self) -> str | None:
-        """Say where the scales of int8 come from; None where there is no int8."""
-        if "int8" not in self.files:
-            return None
+    def int8_scales(self) -> str:
+        """Say where the scales of int8 come from."""
         if not self.calibrated_on:
             return "int8 takes its scales from each batch, so neighbours can move a near tie: give validation text"
         return f"int8 has fixed scales, measured on {self.calibrated_on} validation sentences: neighbours do not matter"
 
     def as_text(self) -> str:
-        """Show the checks and sizes, a line each."""
         lines = [f"{agreement.as_text()} ({self.sample})" for agreement in self.agreements]
-        lines += [f"int8: {self.int8_line}", str(self.int8_scales)] if self.int8_line else []
+        lines += [f"int8: {self.int8_cost}", self.int8_scales] if "int8" in self.files else []
         lines += [
             f"{name}: {_megabytes(size)}, torch {_megabytes(self.source['bytes'])}" for name, size in self.sizes.items()
         ]
         return "\n".join(lines)
 
     def as_json(self) -> dict[str, Any]:
-        """Return what export.json holds."""
-        tokens = [
-            {"precision": one.precision, "segments": one.n_segments, "sentences": one.check.sentences}
-            | {"same": one.check.same, "first_difference": one.check.first_difference}
-            for one in self.agreements
-        ]
+        bleu = {"precision": "int8", "change": self.int8.change, **asdict(self.int8)} if self.int8 else _UNMEASURED
         packages = ("numpy", "onnx", "onnxruntime", "torch")
         return {
             "format": FORMAT,
             "versions": {"recoversat": __version__} | {name: version(name) for name in packages},
             "source": dict(self.source),
-            "checks": {"sample": self.sample, "tokens": tokens, "bleu": self._bleu_json()},
+            "checks": {"sample": self.sample, "tokens": list(map(asdict, self.agreements)), "bleu": bleu},
             "calibrated_on": self.calibrated_on,
             "precisions": {
                 name: {"bytes": self.sizes[name], "files": dict(files)} for name, files in self.files.items()
             },
         }
 
-    def _bleu_json(self) -> dict[str, Any] | str:
-        if self.int8 is None:
-            return _UNMEASURED
-        change = self.int8.change
-        return {
-            "precision": self.int8.precision, "torch": change.reference, "exported": change.exported,
-            "change": change.change, "sentences": self.int8.sentences, "signature": self.int8.signature,
-        }  # fmt: skip
-
 
 def export_card(config: Config, facts: Mapping[str, Any], report: ExportReport) -> str:
     """Write the README.md of an exported model."""
-    lines = [
-        f"# {config.data.languages}, exported for CPUs",
-        "",
-        f"A {'RecoverSAT' if max(config.train.segment_choices) > 1 else 'Transformer'} of "
-        f"{report.source['parameters']:,} parameters (preset {config.preset or 'none'}, K = {config.train.segments}) "
-        f"as ONNX graphs, written by recoversat {__version__}. Translating needs neither torch nor a GPU:",
-        "",
-        "    recoversat translate --model THIS_FOLDER < text",
-        "",
-        "## Trained on",
-        "",
-        *(f"- {name}: {value}" for name, value in facts.items()),
-        "",
-        "## Precision",
-        "",
-        "| | size | against torch in fp32 |",
-        "|---|---|---|",
-        f"| torch | {_megabytes(report.source['bytes'])} | |",
-        *(f"| {name} | {_megabytes(size)} | {_against_torch(name, report)} |" for name, size in report.sizes.items()),
-        "",
-        f"Tokens were compared on: {report.sample}. Figures, versions and sizes: `export.json`.",
-        *([f"{report.int8_scales}."] if report.int8_scales else []),
-    ]
-    return "\n".join(lines) + "\n"
-
-
-def file_sizes(folder: Path) -> dict[str, int]:
-    """Note the size of each file of a folder."""
-    return {path.name: path.stat().st_size for path in sorted(folder.iterdir())}
+    rows = [f"| {name} | {_megabytes(size)} | {_against_torch(name, report)} |" for name, size in report.sizes.items()]
+    return Template(Path(__file__).with_name("card_onnx.md").read_text(encoding="utf-8")).substitute(
+        languages=config.data.languages,
+        kind="RecoverSAT" if max(config.train.segment_choices) > 1 else "Transformer",
+        parameters=f"{report.source['parameters']:,}",
+        preset=config.preset or "none",
+        segments=config.train.segments,
+        version=__version__,
+        facts="\n".join(f"- {name}: {value}" for name, value in facts.items()),
+        torch=_megabytes(report.source["bytes"]),
+        rows="\n".join(rows),
+        sample=report.sample,
+        scales=f"{report.int8_scales}.\n" if "int8" in report.files else "",
+    )
 
 
 def _against_torch(precision: str, report: ExportReport) -> str:
     mine = [one for one in report.agreements if one.precision == precision]
-    same, total = sum(one.check.same for one in mine), sum(one.check.sentences for one in mine)
+    same, total = sum(one.same for one in mine), sum(one.sentences for one in mine)
     tokens = f"{same} of {total} sample translations the same"
-    return tokens if precision != "int8" else f"{report.int8_line}; {tokens}"
+    return tokens if precision != "int8" else f"{report.int8_cost}; {tokens}"
 
 
 def _megabytes(size: int) -> str:

@@ -10,7 +10,6 @@ ASSETS = Path(__file__).parents[1] / "assets"
 
 
 def builtin_models() -> list[Path]:
-    """List the folders of the built-in models."""
     return sorted(path.parent for path in ASSETS.glob(f"*/{CONFIG}"))
 
 

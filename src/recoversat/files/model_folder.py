@@ -10,6 +10,7 @@ from recoversat.files.storage import fingerprint, read_json, write_json
 from recoversat.text.tokenizer import Tokenizer
 
 CONFIG, WEIGHTS = "config.json", "model.safetensors"
+_CARD = "README.md"
 FORMAT = "recoversat-1"
 
 
@@ -17,7 +18,7 @@ def write_description(folder: Path, config: Config, tokenizer: Tokenizer, facts:
     """Write all of a model but its weights; `facts` (step, BLEU, data) are kept with it."""
     tokenizer.save(folder)
     write_json(folder / CONFIG, {"format": FORMAT, "version": __version__, "facts": facts, **config.model_dump()})
-    (folder / "README.md").write_text(_model_card(config, facts), encoding="utf-8")
+    (folder / _CARD).write_text(_model_card(config, facts), encoding="utf-8")
 
 
 def read_config(folder: Path) -> tuple[Config, dict[str, Any]]:
@@ -51,19 +52,23 @@ def weights_fingerprint(folder: Path) -> str:
     return fingerprint(folder / WEIGHTS)
 
 
+def model_fingerprint(folder: Path) -> str:
+    """Identify all that makes a model translate as it does: settings, vocabulary and weights, torch's and exported."""
+    files = (path for path in folder.rglob("*") if path.is_file() and path.name != _CARD)
+    return fingerprint(*sorted(path for path in files if not path.name.startswith(".")))
+
+
 def checkpoint_folders(run: Path) -> list[Path]:
     """Return the checkpoints of a training run, oldest first."""
     return sorted((run / "checkpoints").glob("step-*"))
 
 
 def _model_card(config: Config, facts: dict[str, Any]) -> str:
-    lines = [
-        f"# {config.data.languages}, {config.model.kind}",
-        "",
-        f"Trained with recoversat {__version__}, preset {config.preset or 'none'}, K = {config.train.segments}.",
-        "",
-        *(f"- {name}: {value}" for name, value in facts.items()),
-        "",
-        "Translate with it: `recoversat translate --model THIS_FOLDER < text`",
-    ]
-    return "\n".join(lines) + "\n"
+    told = "".join(f"- {name}: {value}\n" for name, value in facts.items())
+    return f"""# {config.data.languages}, {config.model.kind}
+
+Trained with recoversat {__version__}, preset {config.preset or "none"}, K = {config.train.segments}.
+
+{told}
+Translate with it: `recoversat translate --model THIS_FOLDER < text`
+"""

@@ -3,6 +3,7 @@
 import glob
 import gzip
 import hashlib
+import io
 import json
 import lzma
 import os
@@ -11,7 +12,7 @@ import tempfile
 import time
 import zlib
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any
 
@@ -79,6 +80,12 @@ def _take(folder: Path) -> int | None:
         return file
     os.close(file)
     return None
+
+
+def refuse_existing(out: Path, force: bool) -> None:
+    """Refuse to write over something that was not to be replaced."""
+    if out.exists() and not force:
+        raise UserError(f"{out} exists already; choose another folder or add --force to replace it")
 
 
 def make_empty(folder: Path) -> None:
@@ -165,7 +172,7 @@ def sweep_partial(folder: Path, name: str | None = None) -> None:
 
 
 def lines_of(path: Path) -> Iterator[str]:
-    """Yield the lines of a plain, .gz or .xz UTF-8 text file.
+    """Yield the lines of a plain, .gz, .xz or .zst UTF-8 text file.
 
     A byte that is not UTF-8 raises an error that names file and line.
     """
@@ -174,7 +181,7 @@ def lines_of(path: Path) -> Iterator[str]:
 
 
 def whole_text(path: Path) -> str:
-    """Return a plain, .gz or .xz UTF-8 text file as it is, line breaks included."""
+    """Return a plain, .gz, .xz or .zst UTF-8 text file as it is, line breaks included."""
     with _opened(path) as stream:
         return decoded(stream.read(), str(path))
 
@@ -196,16 +203,60 @@ def decoded(raw: bytes, name: str, encoding: str = "utf-8-sig") -> str:
 
 @contextmanager
 def _opened(path: Path) -> Iterator[IO[bytes]]:
+    with faults_named(path), open_bytes(path) as stream:
+        yield stream
+
+
+def open_bytes(path: Path) -> IO[bytes]:
+    """Open a file for reading, uncompressed on the way as its name says."""
+    if path.suffix == ".zst":
+        with open(path, "rb"):  # so that errors are the usual ones
+            return io.BufferedReader(_pyarrow(path).input_stream(path, compression="zstd"))
     opener: Any = {".gz": gzip.open, ".xz": lzma.open}.get(path.suffix, open)
+    opened: IO[bytes] = opener(path, "rb")
+    return opened
+
+
+@contextmanager
+def atomic_stream(final: Path) -> Iterator[IO[bytes]]:
+    """Open a file for writing, compressed as its name says, that appears whole or not at all."""
+    with atomic_file(final) as scratch, ExitStack() as stack:
+        stream: Any
+        if final.suffix == ".zst":
+            stream = stack.enter_context(_pyarrow(final).output_stream(scratch, compression="zstd"))
+        elif final.suffix == ".xz":
+            stream = stack.enter_context(lzma.open(scratch, "wb"))
+        else:
+            stream = stack.enter_context(open(scratch, "wb"))
+        if final.suffix == ".gz":  # no name and no time in it: the same text is the same file
+            stream = stack.enter_context(gzip.GzipFile("", "wb", 6, stream, mtime=0))
+        yield stream
+
+
+def _pyarrow(path: Path) -> Any:
+    """Return the reader of .zst: unlike `zstandard` it notices a file that was cut off."""
     try:
-        with opener(path, "rb") as stream:
-            yield stream
+        import pyarrow
+    except ImportError:
+        raise UserError(f"{path}: .zst files need pyarrow: pip install 'recoversat[cluster]'") from None
+    return pyarrow
+
+
+@contextmanager
+def faults_named(path: Path) -> Iterator[None]:
+    """Turn what can be wrong with a text file into a clear error."""
+    try:
+        yield
     except FileNotFoundError:
         raise UserError(f"{path}: no such file") from None
     except IsADirectoryError:
         raise UserError(f"{path}: is a folder, not a text file") from None
     except (gzip.BadGzipFile, zlib.error, lzma.LZMAError, EOFError) as error:
         raise UserError(f"{path}: damaged {path.suffix} file ({error})") from None
+    except OSError as error:
+        if path.suffix != ".zst" or error.errno:
+            raise
+        raise UserError(f"{path}: damaged .zst file ({error})") from None
 
 
 def fingerprint(*paths: Path) -> str:

@@ -9,6 +9,7 @@ import numpy as np
 from recoversat.config import DecodeConfig
 from recoversat.decoding.segmentwise import Decoded, Forced
 from recoversat.decoding.stepping import Ints
+from recoversat.decoding.stopping import between_steps
 from recoversat.engines.engine import Engine, Options
 from recoversat.errors import UserError
 from recoversat.inference.best_of import BestOf, Counts, IdsOf
@@ -39,6 +40,7 @@ class BatchDecoder:
         order = sorted((i for i, own in enumerate(counts) if own), key=lambda i: -len(sources[i]))
         for at in range(0, len(order), request.batch_size):
             batch = order[at : at + request.batch_size]
+            between_steps()  # an engine that decodes whole sentences is stopped here at least
             batch_forced = [forced[i] for i in batch] if forced else None
             some, own = [sources[i] for i in batch], [counts[i] for i in batch]
             written = self._decode(some, own, request, batch_forced, partial(_ids_in, batch, ids_of))

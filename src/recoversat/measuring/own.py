@@ -1,19 +1,19 @@
-"""A model of ours as a system: asked to decode as its spec says, and described in full."""
+"""From what the command line says of a system to one that runs: a peer, or a model of ours, described in full."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, cast
 
 from recoversat import __version__
-from recoversat.config import TrainConfig
 from recoversat.engines.loading import ONNX, ComputeType
 from recoversat.files.model_folder import WEIGHTS, read_config, resolve_model
 from recoversat.files.storage import fingerprint
 from recoversat.inference.request import WantedSegments
 from recoversat.inference.translation import Translation
+from recoversat.measuring.peers import peer_of
 from recoversat.measuring.specs import SystemSpec
 from recoversat.measuring.speed.fixed import FixedEngine
-from recoversat.measuring.system import JSON, System, nothing_done
+from recoversat.measuring.system import JSON, Done, System, nothing_done
 from recoversat.text.directions import directed, translate_directed
 from recoversat.text.tokenizer import vocabulary_fingerprint
 from recoversat.translator import Translator
@@ -22,8 +22,13 @@ _WEIGHT_FILES = ("*.safetensors", "*.onnx", "weights.bin")
 _BLOCK = 16  # batches between two signs of progress
 
 
-def load_own(spec: SystemSpec, device: str, threads: int, scores: bool) -> "OwnSystem":
-    """Load a model folder or training run, on whichever engine it has."""
+def load_system(spec: SystemSpec, device: str = "auto", threads: int = 0, *, scores: bool = True) -> System:
+    """Load a folder of a peer, or a model folder or training run of ours, on whichever engine it has.
+
+    Without `scores` ours leaves out log-probabilities, as peers do.
+    """
+    if peer := peer_of(spec.path):
+        return peer(spec, "cpu" if device == "auto" else device, threads)
     folder = resolve_model(Path(spec.path))
     compute = cast(ComputeType, spec.compute)
     translator = Translator(folder, target=spec.target, device=device, compute_type=compute, intra_threads=threads)
@@ -52,11 +57,7 @@ class OwnSystem(System):
         self.facts["bytes"] = self._size()
 
     def translate(
-        self,
-        texts: Sequence[str],
-        batch_size: int,
-        length: int | None = None,
-        done: Callable[[int], None] = nothing_done,
+        self, texts: Sequence[str], batch_size: int, length: int | None = None, done: Done = nothing_done
     ) -> list[Translation]:
         """Translate each line into the language asked for, or the one its tag names (validation text has tags)."""
         if length not in self._engines:
@@ -82,6 +83,7 @@ class OwnSystem(System):
     def settings(self) -> dict[str, JSON]:
         """Return every setting of decoding, whatever there may be, and where the weights come from."""
         config, facts = self._translator.config, read_config(self._folder)[1]
+        train = config.train
         settings: dict[str, JSON] = {
             **config.decode.model_dump(),
             "version": __version__,
@@ -95,11 +97,13 @@ class OwnSystem(System):
         }
         if self._segments is None:
             settings["model"] = "nat"
-        elif max(config.train.segment_choices) > 1:
-            settings |= _training(config.train)
+        elif max(train.segment_choices) > 1:
+            settings |= {"p": p_label(train.random_prob, train.anneal), "q": train.repeat_prob}
+            settings |= {"cut_at": train.cut_at} if train.cut_at != "token" else {}
+            settings |= {"train_on_copies": True} if train.train_on_copies else {}
         if config.data.tokenizer == "bpe":
             settings["text"] = "tokenised"
-        if config.data.both_directions:
+        if config.data.tagged:
             settings["to"] = self._translator.target
         if self._spec.teacher:
             judge = fingerprint(*sorted(resolve_model(Path(self._spec.teacher)).glob("*.safetensors")))
@@ -107,10 +111,7 @@ class OwnSystem(System):
         return settings
 
     def _engine_facts(self) -> dict[str, JSON]:
-        """Ask the engine what it is; one that does not say is known by its class alone."""
-        engine = self._engines[None]
-        described: dict[str, JSON] | None = getattr(engine, "description", None)
-        return described or {"engine": type(engine).__name__.removesuffix("Engine").lower()}
+        return dict(self._engines[None].description)
 
     def _size(self) -> int:
         """Count the bytes of the weights that were loaded."""
@@ -128,20 +129,6 @@ def _segments(translator: Translator, spec: SystemSpec) -> WantedSegments:
     return "auto" if spec.segments == "auto" or several else translator.segments_for(spec.segments)
 
 
-def _training(train: TrainConfig) -> dict[str, JSON]:
-    """Say how the paper's mechanisms were trained."""
-    settings: dict[str, JSON] = {"p": p_label(train.random_prob, train.anneal), "q": train.repeat_prob}
-    if train.cut_at != "token":
-        settings["cut_at"] = train.cut_at
-    if train.train_on_copies:
-        settings["train_on_copies"] = True
-    return settings
-
-
 def p_label(random_prob: float, anneal: bool) -> str:
-    """Spell p as the paper does.
-
-    >>> p_label(1.0, anneal=True), p_label(0.5, anneal=False), p_label(0.0, anneal=True)
-    ('1->0', '0.5', '0')
-    """
+    """Spell p as the paper does."""
     return f"{random_prob:g}->0" if anneal and random_prob else f"{random_prob:g}"

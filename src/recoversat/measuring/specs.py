@@ -152,7 +152,6 @@ def _check_files(spec: SystemSpec, test_names: list[str]) -> None:
 
 
 def check_names(names: Sequence[str], option: str) -> None:
-    """Refuse a name that is given twice."""
     if twice := sorted({name for name in names if names.count(name) > 1}):
         raise UserError(f"{option}: the name {twice[0]} is given twice; each needs its own")
 

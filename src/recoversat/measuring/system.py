@@ -4,7 +4,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar, Protocol, TypeAlias
+from typing import ClassVar, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from recoversat import __version__
 from recoversat.config import Config
 from recoversat.files.storage import fingerprint
+from recoversat.inference.translation import Translation
 from recoversat.measuring.specs import SystemSpec
 from recoversat.text.tokenizer import Tokenizer
 
@@ -19,20 +20,19 @@ JSON: TypeAlias = "bool | int | float | str | Sequence[JSON] | dict[str, JSON] |
 Weights: TypeAlias = Mapping[str, NDArray[np.float32]]
 
 
-class Written(Protocol):
-    """A translation, as far as every system has one."""
-
-    @property
-    def text(self) -> str:
-        """Return it as text."""
-
-    @property
-    def ids(self) -> list[int]:
-        """Return it in sub-words; `bench` asks only when the clock stands still."""
+Done: TypeAlias = Callable[[int], None]  # hears how many more sentences are done
 
 
 def nothing_done(count: int) -> None:
     """Tell nobody how many sentences are done."""
+
+
+@dataclass(frozen=True)
+class PeerTranslation:
+    """What a peer wrote, as text and in sub-words."""
+
+    text: str
+    ids: list[int]
 
 
 class System(ABC):
@@ -42,12 +42,8 @@ class System(ABC):
 
     @abstractmethod
     def translate(
-        self,
-        texts: Sequence[str],
-        batch_size: int,
-        length: int | None = None,
-        done: Callable[[int], None] = nothing_done,
-    ) -> Sequence[Written]:
+        self, texts: Sequence[str], batch_size: int, length: int | None = None, done: Done = nothing_done
+    ) -> Sequence[Translation | PeerTranslation]:
         """Translate lines, tokenisation included; `length` fixes the tokens of every translation."""
 
     @abstractmethod
@@ -57,14 +53,6 @@ class System(ABC):
     @abstractmethod
     def settings(self) -> dict[str, JSON]:
         """Return all that decides what it writes: its output is used again as long as this stays the same."""
-
-
-@dataclass(frozen=True)
-class PeerTranslation:
-    """What a peer wrote."""
-
-    text: str
-    ids: list[int]
 
 
 class Peer(System):

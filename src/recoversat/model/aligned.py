@@ -39,9 +39,9 @@ def pad_heads(x: Tensor) -> Tensor:
 
 
 def attention(query: Tensor, key: Tensor, value: Tensor, allowed: Tensor, dropout: float) -> Tensor:
-    """Mix values by attention: (B, H, N, E) from keys (B, H, M, E); `allowed` is (B, 1, N or 1, M)."""
+    """Mix values by attention: (B, N, D) from heads (B, H, M, E); `allowed` is (B, 1, N or 1, M)."""
     size = query.shape[-1]
     if query.is_cuda and size % 8:
         query, key, value = pad_last(query), pad_last(key), pad_last(value)  # nothing to do where they are padded
     mixed = F.scaled_dot_product_attention(query, key, value, attn_mask=allowed, dropout_p=dropout, scale=size**-0.5)
-    return mixed[..., :size]
+    return mixed[..., :size].transpose(1, 2).flatten(2)

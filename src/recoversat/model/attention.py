@@ -30,12 +30,11 @@ class SelfAttention(nn.Module):
 
     def forward(self, x: Tensor, allowed: Tensor) -> Tensor:
         """Let each row look at the rows it is allowed to see."""
-        query, key, value = self.project(x)
-        return self.attend(query, key, value, allowed)
+        return self.attend(*self.project(x), allowed)
 
     def attend(self, query: Tensor, key: Tensor, value: Tensor, allowed: Tensor) -> Tensor:
         """Mix values by attention; `allowed` is (B, 1, N or 1, M)."""
-        return self.output(_mix(query, key, value, allowed, self.dropout if self.training else 0.0))
+        return self.output(attention(query, key, value, allowed, self.dropout if self.training else 0.0))
 
 
 class CrossAttention(nn.Module):
@@ -56,11 +55,7 @@ class CrossAttention(nn.Module):
     def forward(self, x: Tensor, key: Tensor, value: Tensor, allowed: Tensor) -> Tensor:
         """Let each row look at the source places it is allowed to see."""
         query = split_heads(self.query(x), self.n_heads)
-        return self.output(_mix(query, key, value, allowed, self.dropout if self.training else 0.0))
-
-
-def _mix(query: Tensor, key: Tensor, value: Tensor, allowed: Tensor, dropout: float) -> Tensor:
-    return attention(query, key, value, allowed, dropout).transpose(1, 2).flatten(2)  # (B, N, D)
+        return self.output(attention(query, key, value, allowed, self.dropout if self.training else 0.0))
 
 
 def sinusoids(positions: Tensor, d_model: int) -> Tensor:

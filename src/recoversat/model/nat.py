@@ -14,7 +14,8 @@ from torch.nn import functional as F  # noqa: N812
 
 from recoversat.config import ModelConfig
 from recoversat.model.attention import sinusoids
-from recoversat.model.transformer import Decoder, Encoder, initialise, same_sentence
+from recoversat.model.layers import DecoderLayer, EncoderLayer
+from recoversat.model.transformer import Stack, initialise, same_sentence
 
 # A target's length is predicted as its difference to the source's, clipped to +-64: in training data the
 # difference hardly ever exceeds it (pairs of at most 128 tokens and a ratio of at most 3).
@@ -30,40 +31,31 @@ class NatTransformer(nn.Module):
         self.config = config
         self.embedding = nn.Embedding(config.vocab_size, config.d_model)
         self.dropout = nn.Dropout(config.dropout)
-        self.encoder = Encoder(config)
-        self.decoder = Decoder(config)
+        self.encoder = Stack(EncoderLayer, config.encoder_layers, config)
+        self.decoder = Stack(DecoderLayer, config.decoder_layers, config)
         self.length = nn.Linear(config.d_model, 2 * MAX_LENGTH_CHANGE + 1)
         self.apply(initialise)
 
     def encode(self, tokens: Tensor, positions: Tensor, sentence: Tensor) -> Tensor:
         """Encode source tokens (B, S) into memory (B, S, D)."""
-        memory: Tensor = self.encoder(self._embed(tokens, positions), same_sentence(sentence, sentence))
-        return memory
+        return self.encoder(self._embed(tokens, positions), same_sentence(sentence, sentence))
 
     def length_logits(self, memory: Tensor, src_sentence: Tensor, n_sentences: int) -> Tensor:
         """Predict the length of sentences 1 .. M of each line from their mean memory: (B, M, C)."""
         numbers = torch.arange(1, n_sentences + 1, device=memory.device)
         owned = (src_sentence[:, None, :] == numbers[None, :, None]).to(memory.dtype)  # (B, M, S)
         mean = owned @ memory / owned.sum(dim=-1, keepdim=True).clamp(min=1)  # (B, M, D)
-        logits: Tensor = self.length(mean)
-        return logits
+        return self.length(mean)
 
     def decode(
-        self,
-        src_tokens: Tensor,
-        src_positions: Tensor,
-        src_sentence: Tensor,
-        steps: Tensor,
-        sentence: Tensor,
+        self, src_tokens: Tensor, src_positions: Tensor, src_sentence: Tensor, steps: Tensor, sentence: Tensor,
         memory: Tensor,
-    ) -> Tensor:
+    ) -> Tensor:  # fmt: skip
         """Run all rows (B, N) at once and return their last hidden states (B, N, D)."""
         place = copied_places(src_positions, src_sentence, steps, sentence)
         x = self._embed(src_tokens.gather(1, place), steps)
-        hidden: Tensor = self.decoder(
-            x, same_sentence(sentence, sentence), memory, same_sentence(sentence, src_sentence)
-        )
-        return hidden
+        allowed, memory_allowed = same_sentence(sentence, sentence), same_sentence(sentence, src_sentence)
+        return self.decoder(x, allowed, memory, memory_allowed)
 
     def forward(
         self, src_tokens: Tensor, src_positions: Tensor, src_sentence: Tensor, steps: Tensor, sentence: Tensor
@@ -82,8 +74,7 @@ class NatTransformer(nn.Module):
 
     def _embed(self, tokens: Tensor, positions: Tensor) -> Tensor:
         width = self.config.d_model
-        x: Tensor = self.dropout(self.embedding(tokens) * width**0.5 + sinusoids(positions, width))
-        return x
+        return self.dropout(self.embedding(tokens) * width**0.5 + sinusoids(positions, width))
 
 
 def copied_places(src_positions: Tensor, src_sentence: Tensor, steps: Tensor, sentence: Tensor) -> Tensor:

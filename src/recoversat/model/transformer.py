@@ -5,6 +5,7 @@ numbers the sentences of a line, 0 is padding, and nothing looks across sentence
 """
 
 from dataclasses import dataclass
+from typing import Generic, TypeVar, cast
 
 import torch
 from torch import Tensor, nn
@@ -14,37 +15,26 @@ from recoversat.config import ModelConfig
 from recoversat.model.attention import sinusoids
 from recoversat.model.layers import DecoderLayer, EncoderLayer, LayerCache
 
+Layer = TypeVar("Layer", bound=nn.Module)
 
-class Encoder(nn.Module):
-    """A stack of encoder layers with a final norm."""
 
-    def __init__(self, config: ModelConfig) -> None:
+class Stack(nn.Module, Generic[Layer]):
+    """Layers of one kind with a final norm."""
+
+    def __init__(self, kind: type[Layer], n_layers: int, config: ModelConfig) -> None:
         super().__init__()
-        self.layers = nn.ModuleList(EncoderLayer(config) for _ in range(config.encoder_layers))
-        self.norm = nn.LayerNorm(config.d_model)
-
-    def forward(self, x: Tensor, allowed: Tensor) -> Tensor:
-        for layer in self.layers:
-            x = layer(x, allowed)
-        return self.norm(x)
-
-
-class Decoder(nn.Module):
-    """A stack of decoder layers with a final norm."""
-
-    def __init__(self, config: ModelConfig) -> None:
-        super().__init__()
-        self.layers = nn.ModuleList(DecoderLayer(config) for _ in range(config.decoder_layers))
+        self.layers = nn.ModuleList(kind(config) for _ in range(n_layers))
         self.norm = nn.LayerNorm(config.d_model)
 
     @property
-    def stack(self) -> list[DecoderLayer]:
+    def stack(self) -> list[Layer]:
         """The layers, with their own type."""
-        return [layer for layer in self.layers if isinstance(layer, DecoderLayer)]
+        return cast("list[Layer]", list(self.layers))
 
-    def forward(self, x: Tensor, allowed: Tensor, memory: Tensor, memory_allowed: Tensor) -> Tensor:
+    def forward(self, x: Tensor, *seen: Tensor) -> Tensor:
+        """Run all layers; `seen` is what each of them looks at."""
         for layer in self.layers:
-            x = layer(x, allowed, memory, memory_allowed)
+            x = layer(x, *seen)
         return self.norm(x)
 
 
@@ -80,8 +70,8 @@ class Transformer(nn.Module):
         self.embedding = nn.Embedding(config.vocab_size, config.d_model)
         self.segment_embedding = nn.Embedding(config.max_segments, config.d_model)
         self.dropout = nn.Dropout(config.dropout)
-        self.encoder = Encoder(config)
-        self.decoder = Decoder(config)
+        self.encoder = Stack(EncoderLayer, config.encoder_layers, config)
+        self.decoder = Stack(DecoderLayer, config.decoder_layers, config)
         self.apply(initialise)
 
     def encode(self, tokens: Tensor, positions: Tensor, sentence: Tensor) -> Tensor:
@@ -94,9 +84,8 @@ class Transformer(nn.Module):
     ) -> Tensor:
         """Run all rows (B, N) at once and return their last hidden states (B, N, D)."""
         allowed = same_sentence(sentence, sentence) & (steps[:, None, None, :] <= steps[:, None, :, None])  # Eq. 3
-        return self.decoder(
-            self._embed_rows(tokens, steps, segments), allowed, memory, same_sentence(sentence, src_sentence)
-        )
+        x = self._embed_rows(tokens, steps, segments)
+        return self.decoder(x, allowed, memory, same_sentence(sentence, src_sentence))
 
     def forward(
         self, src_tokens: Tensor, src_positions: Tensor, src_sentence: Tensor,
@@ -112,11 +101,9 @@ class Transformer(nn.Module):
 
     def start(self, memory: Tensor, src_sentence: Tensor, n_segments: int, room_steps: int = 8) -> DecoderCache:
         """Begin decoding: project the source for every layer, no rows yet."""
-        room = room_steps * n_segments
-        layers = [layer.start_cache(memory, room) for layer in self.decoder.stack]
-        return DecoderCache(
-            layers, (src_sentence > 0)[:, None, None, :], memory.new_zeros((len(memory), 0), dtype=torch.bool)
-        )
+        layers = [layer.start_cache(memory, room_steps * n_segments) for layer in self.decoder.stack]
+        none = memory.new_zeros((len(memory), 0), dtype=torch.bool)
+        return DecoderCache(layers, (src_sentence > 0)[:, None, None, :], none)
 
     def step(self, tokens: Tensor, active: Tensor, cache: DecoderCache) -> Tensor:
         """Append one row for each of the K segments (B, K) and return their hidden states (B, K, D).

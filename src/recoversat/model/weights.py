@@ -26,10 +26,8 @@ def read_weights(folder: Path, name: str = WEIGHTS) -> dict[str, Tensor]:
     try:
         return load_file(folder / name)
     except FileNotFoundError:
-        exported = (
-            ": this is an exported model; give the one it was exported from" if (folder / "onnx").is_dir() else ""
-        )
-        raise UserError(f"{folder}: no weights here ({name} is missing){exported}") from None
+        hint = ": this is an exported model; give the one it was exported from" if (folder / "onnx").is_dir() else ""
+        raise UserError(f"{folder}: no weights here ({name} is missing){hint}") from None
     except (SafetensorError, OSError) as error:
         raise UserError(f"{folder / name}: damaged ({error})") from None
 
@@ -49,23 +47,20 @@ def fill(model: nn.Module, weights: dict[str, Tensor], folder: Path) -> None:
         if name not in weights or name not in own:
             where = "the folder" if name not in weights else "the model that config.json describes"
             raise UserError(f"{folder}: {name} is missing in {where}")
-        if own[name].shape != weights[name].shape:
-            found, wanted = tuple(weights[name].shape), tuple(own[name].shape)
+        found, wanted = tuple(weights[name].shape), tuple(own[name].shape)
+        if found != wanted:
             raise UserError(f"{folder}: {name} is {found}, config.json asks for {wanted}")
     model.load_state_dict(weights)
 
 
 def start_from_teacher(model: nn.Module, teacher: Path, parts: tuple[str, ...]) -> None:
     """Copy the teacher's encoder and shared embeddings (or other `parts`, by the start of their names)."""
-    weights = read_weights(teacher)
-    own = model.state_dict()
+    weights, own = read_weights(teacher), model.state_dict()
     wanted = [name for name in own if name.startswith(parts)]
     for name in wanted:
         if name not in weights:
             raise UserError(f"cannot start from {teacher}: it has no {name}; use the same number of layers")
-        if weights[name].shape != own[name].shape:
-            found, need = tuple(weights[name].shape), tuple(own[name].shape)
-            raise UserError(
-                f"cannot start from {teacher}: its {name} is {found}, this model needs {need}; use the same sizes"
-            )
+        found, need = tuple(weights[name].shape), tuple(own[name].shape)
+        if found != need:
+            raise UserError(f"cannot start from {teacher}: its {name} is {found}, not {need}; use the same sizes")
     model.load_state_dict({name: weights[name] for name in wanted}, strict=False)

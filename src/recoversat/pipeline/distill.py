@@ -3,19 +3,24 @@
 import shutil
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from recoversat.cluster.crew import Crew
+from recoversat.cluster.manifest import shard_key
+from recoversat.cluster.run import work_off
+from recoversat.cluster.shards import Shard
+from recoversat.cluster.translating import ModelGuard
 from recoversat.data.corpus import Corpus, Sentences, open_corpus
 from recoversat.data.prepare import write_corpus_files
 from recoversat.engines.engine import Engine, Options
 from recoversat.engines.loading import ComputeType, EngineOptions, load_engine
 from recoversat.errors import UserError
 from recoversat.files.identity import claim
-from recoversat.files.model_folder import read_config, resolve_model, weights_fingerprint
+from recoversat.files.model_folder import model_fingerprint, read_config, resolve_model, weights_fingerprint
 from recoversat.files.storage import atomic_file, atomic_folder, sweep_partial
 from recoversat.measuring.quality.metrics import corpus_bleu
 from recoversat.show.progress import progress
@@ -40,6 +45,7 @@ class Distillation:
     rank: int = 0
     world: int = 1
     quiet: bool = False
+    crew: Crew = field(default_factory=Crew)
 
     @property
     def shards(self) -> Path:
@@ -50,7 +56,8 @@ class Distillation:
 def distill(job: Distillation, title: str = "distill") -> dict[str, Any]:
     """Translate the training side of a corpus into a new corpus; started again after a kill it continues.
 
-    Several processes (torchrun) take turns at the shards; the first one joins them. Returns what happened.
+    Several processes (torchrun) take turns at the shards; the first one joins them. A crew may work on a Ray cluster,
+    or on its share alone, which nobody joins before the same is called without a share. Returns what happened.
     """
     corpus = open_corpus(job.corpus)
     if job.out.exists():
@@ -59,8 +66,14 @@ def distill(job: Distillation, title: str = "distill") -> dict[str, Any]:
         shutil.rmtree(job.shards, ignore_errors=True)
         raise UserError(f"{job.out} exists already; choose another folder or remove it")
     settings = _claim_shards(job, corpus)
-    engine = _teacher_engine(job)
     n_shards = -(-len(corpus.train) // job.shard_size)
+    if job.crew.ray or job.crew.share:
+        shards = [_as_shard(job, corpus, number, settings) for number in range(n_shards)]
+        load = _LoadTeacher(job, model_fingerprint(resolve_model(job.teacher)))
+        work_off(title, shards, load, job.crew, state=job.shards)
+        if job.crew.share:
+            return {}
+    engine = _teacher_engine(job)
     missing = [number for number in range(job.rank, n_shards, job.world) if not _shard_path(job, number).exists()]
     sentences = sum(
         _shard_range(job, corpus, number).stop - _shard_range(job, corpus, number).start for number in missing
@@ -97,7 +110,7 @@ def _claim_shards(job: Distillation, corpus: Corpus) -> dict[str, Any]:
         "shard_size": job.shard_size,
     }
     job.shards.mkdir(parents=True, exist_ok=True)
-    if job.world == 1:  # others may be writing
+    if job.world == 1 and not job.crew.share:  # else others may be writing
         sweep_partial(job.shards)
     refusal = f"{job.shards} holds shards made with other settings; remove it or write elsewhere"
     claim(job.shards / SETTINGS, settings, refusal)
@@ -115,6 +128,39 @@ def _teacher_engine(job: Distillation) -> Engine:
     place = torch_device(job.device)
     precision: ComputeType = "float16" if place.type == "cuda" else "float32"
     return load_engine(folder, config.model, EngineOptions(str(place), precision))
+
+
+@dataclass(frozen=True)
+class _LoadTeacher:
+    """Loads the teacher where it is called, as long as it is the one of the run."""
+
+    job: Distillation
+    fingerprint: str
+
+    def __call__(self) -> "_ShardDistiller":
+        guard = ModelGuard(resolve_model(self.job.teacher), self.fingerprint)
+        guard.check()
+        return _ShardDistiller(self.job, _teacher_engine(self.job), open_corpus(self.job.corpus), guard)
+
+
+@dataclass(frozen=True)
+class _ShardDistiller:
+    """A worker of a cluster."""
+
+    job: Distillation
+    engine: Engine
+    corpus: Corpus
+    guard: ModelGuard
+
+    def finish(self, shard: Shard) -> None:
+        """Translate a shard, as long as the teacher stays what it is."""
+        _translate_shard(self.job, self.engine, self.corpus, shard.content, lambda done: self.guard.check())
+
+
+def _as_shard(job: Distillation, corpus: Corpus, number: int, settings: dict[str, Any]) -> Shard:
+    chosen = _shard_range(job, corpus, number)
+    name = f"{job.corpus.name}, sentences {chosen.start + 1:,}-{chosen.stop:,}"
+    return Shard(shard_key(settings, str(number)), name, len(chosen), _shard_path(job, number), number)
 
 
 def _translate_shard(job: Distillation, engine: Engine, corpus: Corpus, number: int, done: Any) -> None:

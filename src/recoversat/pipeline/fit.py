@@ -143,12 +143,13 @@ def _stages(job: FitJob) -> list[Stage]:
 
 def _claim(job: FitJob, force: bool) -> None:
     """Record inputs and settings, or refuse to continue with others."""
-    if force and job.out.exists():
-        if any(job.out.iterdir()) and not (job.out / STATE).is_file():
-            raise UserError(f"{job.out} holds something that `fit` did not make; it is left alone")
-        make_empty(job.out)
     if job.out.exists() and any(job.out.iterdir()) and not (job.out / STATE).is_file():
-        raise UserError(f"{job.out} exists and was not made by `fit`; choose another folder")
+        left_alone = "holds something that `fit` did not make; it is left alone"
+        raise UserError(
+            f"{job.out} {left_alone if force else 'exists and was not made by `fit`; choose another folder'}"
+        )
+    if force and job.out.exists():
+        make_empty(job.out)
     refusal = f"{job.out} was begun with something else; use another folder, or --force to start over"
     claim(job.out / STATE, _identity(job), refusal)
 
@@ -237,15 +238,11 @@ def _report(job: FitJob) -> None:
     title = f"fit, {job.student.data.languages}"
     evaluated = run_evaluation(Request(systems, tests, out / "report", plan, device=job.device, title=title))
     job.say(evaluated.as_text())
-    figures = [
-        {
-            "system": result.output.name,
-            "test_set": result.output.test_set,
-            "bleu": round(result.quality["bleu"].value, 2),
-            "step": round(result.steps.mean, 2) if result.steps else None,
-        }
-        for result in evaluated.results
-    ]
+    figures = []
+    for result in evaluated.results:
+        bleu, step = round(result.quality["bleu"].value, 2), round(result.steps.mean, 2) if result.steps else None
+        names = {"system": result.output.name, "test_set": result.output.test_set}
+        figures.append({**names, "bleu": bleu, "step": step})
     write_json(out / "summary.json", {"systems": figures})
 
 
@@ -264,29 +261,17 @@ def _test_files(job: FitJob) -> Iterator[tuple[str, Path, Path]]:
         yield name, tagged, other
 
 
-def describe(config: Config) -> str:
-    """Say in one line what will be built."""
-    m = config.model
-    return (
-        f"{config.data.languages}, K = {config.train.segments}, "
-        f"{m.encoder_layers}+{m.decoder_layers} layers of {m.d_model}/{m.d_hidden}, {config.data.vocab_size:,} pieces"
-    )
-
-
 def _plan_text(job: FitJob, stages: list[Stage]) -> str:
+    data, model, k = job.student.data, job.student.model, job.student.train.segments
+    sizes = f"{model.encoder_layers}+{model.decoder_layers} layers of {model.d_model}/{model.d_hidden}"
+    repairs = [name for name, value in job.student.decode if value is True]
     lines = [
-        f"fit: {describe(job.student)}",
-        f"  repairs of what the student writes: {', '.join(_repairs(job.student)) or 'none, as in the paper'}",
-        *(
-            f"  {n}. {stage.name}: {stage.plan}{' (done before)' if stage.result.exists() else ''}"
-            for n, stage in enumerate(stages, 1)
-        ),
+        f"fit: {data.languages}, K = {k}, {sizes}, {data.vocab_size:,} pieces",
+        f"  repairs of what the student writes: {', '.join(repairs) or 'none, as in the paper'}",
     ]
+    for n, stage in enumerate(stages, 1):
+        lines.append(f"  {n}. {stage.name}: {stage.plan}{' (done before)' if stage.result.exists() else ''}")
     return "\n".join(lines)
-
-
-def _repairs(config: Config) -> list[str]:
-    return [name for name, value in config.decode if value is True]
 
 
 def _summary_text(job: FitJob) -> str:

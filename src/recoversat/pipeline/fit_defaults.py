@@ -4,39 +4,12 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import yaml
+
 from recoversat.config import PAPER_PRESETS, Config, ModelConfig, load_config, preset_name
 from recoversat.data.prepare import TextPairs
 from recoversat.errors import UserError
 from recoversat.pipeline.fit import HELD_OUT, FitJob
-
-# up to so many pairs -> settings; small data wants small models, few pieces and much dropout
-_BY_SIZE: list[tuple[int, dict[str, dict[str, Any]]]] = [
-    (20_000, {
-        "data": {"vocab_size": 2000},
-        "model": {"d_model": 128, "d_hidden": 256, "n_heads": 4, "encoder_layers": 3, "decoder_layers": 3,
-                  "dropout": 0.2},
-        "train": {"learning_rate": 2e-3, "warmup": 200, "batch_tokens": 2048, "steps": 3000, "label_smoothing": 0.1},
-    }),
-    (100_000, {
-        "data": {"vocab_size": 8000},
-        "model": {"d_model": 256, "d_hidden": 1024, "n_heads": 4, "encoder_layers": 4, "decoder_layers": 4,
-                  "dropout": 0.3, "attention_dropout": 0.1, "activation_dropout": 0.1},
-        "train": {"learning_rate": 1e-3, "warmup": 500, "batch_tokens": 8192, "steps": 6000, "label_smoothing": 0.1},
-    }),
-    (1_000_000, {
-        "data": {"vocab_size": 16_000},
-        "model": {"d_model": 512, "d_hidden": 1024, "n_heads": 8, "encoder_layers": 6, "decoder_layers": 6,
-                  "dropout": 0.1},
-        "train": {"learning_rate": 7e-4, "warmup": 2000, "batch_tokens": 16_384, "steps": 30_000},
-    }),
-    (1 << 62, {
-        "data": {"vocab_size": 32_000},
-        "model": {"d_model": 512, "d_hidden": 2048, "n_heads": 8, "encoder_layers": 6, "decoder_layers": 6,
-                  "dropout": 0.1},
-        "train": {"learning_rate": 7e-4, "warmup": 4000, "batch_tokens": 32_768, "steps": 100_000},
-    }),
-]  # fmt: skip
-
 
 # Whatever the size: what a reader wants. The paper repairs nothing, so its presets do not either.
 _DECODE = {"join_overlaps": True, "never_empty": True, "cut_loops": True}
@@ -48,7 +21,9 @@ def settings_for(n_pairs: int) -> dict[str, dict[str, Any]]:
     >>> settings_for(29_000)["model"]["d_model"]
     256
     """
-    return next(settings for limit, settings in _BY_SIZE if n_pairs <= limit) | {"decode": _DECODE}
+    by_size = yaml.safe_load(Path(__file__).with_suffix(".yaml").read_text(encoding="utf-8"))
+    settings: dict[str, dict[str, Any]] = next(found for limit, found in by_size.items() if n_pairs <= limit)
+    return settings | {"decode": _DECODE}
 
 
 def with_rhythm(config: Config, untouched: Config) -> Config:
@@ -95,17 +70,11 @@ def fit_job(
         return with_rhythm(chosen, load_config(None, chosen.preset, None, base))
 
     student, teacher = settled(), settled("train.segments=1", *teacher_overrides)
-    hold_out = 0 if valid else min(1000, n_pairs // HELD_OUT)
     return FitJob(
-        pairs,
-        out,
-        student,
-        teacher,
-        valid,
-        test,
-        hold_out,
-        student.decode.beam,
-        device,
-        lambda text: print(text, file=sys.stderr),
-        as_in_the_paper if encoder_only is None else encoder_only,
-    )
+        pairs, out, student, teacher, valid, test,
+        hold_out=0 if valid else min(1000, n_pairs // HELD_OUT),
+        beam=student.decode.beam,
+        device=device,
+        say=lambda text: print(text, file=sys.stderr),
+        encoder_only=as_in_the_paper if encoder_only is None else encoder_only,
+    )  # fmt: skip

@@ -108,21 +108,18 @@ def output_stream(out: Path | None) -> Iterator[IO[str]]:
 
 
 def _records(files: list[Path]) -> Iterator[dict[str, Any]]:
-    for where, line in _placed_lines(files):
-        try:
-            record = json.loads(line) if line.strip() else {"text": ""}  # one line out for each line in
-        except json.JSONDecodeError as error:
-            raise UserError(f"{where}: not JSON ({error.msg})") from None
-        if not isinstance(record, dict) or not isinstance(record.get("text"), str):
-            raise UserError(f'{where}: expected an object with a "text", e.g. {{"text": "Hello"}}')
-        if "\n" in record["text"]:
-            raise UserError(f'{where}: "text" holds a line break; give one line an object')
-        yield record
+    for some in [[path] for path in files] or [[]]:
+        for number, line in enumerate(input_lines(some), 1):
+            yield _record(line, ", ".join([*map(str, some), f"line {number}"]))
 
 
-def _placed_lines(files: list[Path]) -> Iterator[tuple[str, str]]:
-    """Yield every line with its place, for errors."""
-    for path in files:
-        yield from ((f"{path}, line {number}", line) for number, line in enumerate(lines_of(path), 1))
-    if not files:
-        yield from ((f"line {number}", line) for number, line in enumerate(input_lines([]), 1))
+def _record(line: str, where: str) -> dict[str, Any]:
+    try:
+        record = json.loads(line) if line.strip() else {"text": ""}  # one line out for each line in
+    except json.JSONDecodeError as error:
+        raise UserError(f"{where}: not JSON ({error.msg})") from None
+    if not isinstance(record, dict) or not isinstance(record.get("text"), str):
+        raise UserError(f'{where}: expected an object with a "text", e.g. {{"text": "Hello"}}')
+    if "\n" in record["text"]:
+        raise UserError(f'{where}: "text" holds a line break; give one line an object')
+    return record

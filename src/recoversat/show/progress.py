@@ -6,14 +6,6 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import timedelta
-from typing import Protocol
-
-
-class Bar(Protocol):
-    """What long work tells while it runs."""
-
-    def advance(self, amount: int = 1, note: str = "") -> None:
-        """Count `amount` more units as done and show `note` beside the bar."""
 
 
 class LineBar:
@@ -25,6 +17,7 @@ class LineBar:
         self._began = self._printed = time.monotonic()
 
     def advance(self, amount: int = 1, note: str = "") -> None:
+        """Count `amount` more units as done and show `note` beside them."""
         self._done += amount
         now = time.monotonic()
         if now - self._printed >= self._every:
@@ -53,6 +46,9 @@ class _RichBar:
         if note:
             self.display.update(self._task, note=note)
         self.display.advance(self._task, amount)
+
+
+Bar = LineBar | _RichBar
 
 
 @contextmanager

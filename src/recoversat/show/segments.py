@@ -11,7 +11,6 @@ from typing import IO
 
 from recoversat.inference.translation import Segment, Translation
 
-_ENDINGS = {"eos": "EOS", "del": "DEL", "cut": "CUT"}
 _SPACE, _GLUE = "\u2581", "@@"
 
 Place = tuple[int, int]  # segment and position, counted from 0
@@ -69,8 +68,8 @@ def _segment(segment: Segment, kind: str, index: int, forced: Collection[Place],
     if words.endswith("_"):  # the word goes on in the next segment
         words += " "
     if segment.ending == "del":
-        return _wrap(f"{words}{_ENDINGS['del']}", marks.deleted)
-    return words + _wrap(_ENDINGS[segment.ending], marks.ending)
+        return _wrap(f"{words}DEL", marks.deleted)
+    return words + _wrap(segment.ending.upper(), marks.ending)
 
 
 def _shown(piece: str, kind: str) -> tuple[str, bool, bool]:

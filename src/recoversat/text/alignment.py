@@ -8,6 +8,8 @@ may say too little), those come from it that the whole sentence explains far bet
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import takewhile
+from operator import eq
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,15 +33,6 @@ class Part:
     translation: str
 
 
-@dataclass(frozen=True)
-class Likelihoods:
-    """Log-probabilities of a translation's tokens, given three sources."""
-
-    whole: Floats
-    inside: Floats
-    outside: Floats
-
-
 def locate_parts(
     parts: Sequence[Part], likelihoods: Callable[[list[tuple[str, str]]], list[Floats]], tokenizer: Tokenizer
 ) -> list[Range | None]:
@@ -49,13 +42,17 @@ def locate_parts(
     known = dict(zip(pairs, likelihoods(pairs), strict=True))
     ids = tokenizer.encode([part.translation for part in parts])
     return [
-        place_of(part, tokens, Likelihoods(*map(known.__getitem__, of_part)), tokenizer)
+        place_of(part, tokens, [known[pair] for pair in of_part], tokenizer)
         for part, tokens, of_part in zip(parts, ids, views, strict=True)
     ]
 
 
-def place_of(part: Part, ids: Sequence[int], given: Likelihoods, tokenizer: Tokenizer) -> Range | None:
-    """Find the characters of the translation, whose tokens are `ids`, that render the part; None where in doubt."""
+def place_of(part: Part, ids: Sequence[int], given: Sequence[Floats], tokenizer: Tokenizer) -> Range | None:
+    """Find the characters of the translation that render the part; None where in doubt.
+
+    Its tokens are `ids`; `given` holds their log-probabilities, given the whole, the part, and what is around it.
+    """
+    whole, inside, outside = given
     words = [match.span() for match in _WORD.finditer(part.translation)]
     ends = tokenizer.word_ends(np.array(ids, dtype=np.int64))
     if not words or int(ends.sum()) != len(words):
@@ -66,9 +63,9 @@ def place_of(part: Part, ids: Sequence[int], given: Likelihoods, tokenizer: Toke
         told = np.where(says, np.nan_to_num(values, posinf=0, neginf=0), 0.0)
         return np.asarray(np.bincount(np.cumsum(ends) - ends, told), dtype=np.float64)
 
-    found = best_run(of_words(given.inside - given.outside).tolist())
+    found = best_run(of_words(inside - outside).tolist())
     if found is None:
-        losses = of_words(given.whole - given.outside)
+        losses = of_words(whole - outside)
         found = best_run((losses - losses.max() / 2).tolist()) if losses.max() > 1 else None
     return _trimmed(part, words[found[0]][0], words[found[1] - 1][1]) if found else None
 
@@ -82,8 +79,7 @@ def _trimmed(part: Part, start: int, end: int) -> Range:
 
 def _n_common(one: str, other: str) -> int:
     """Count the characters with which both begin."""
-    same = [a == b for a, b in zip(one, other, strict=False)]
-    return same.index(False) if False in same else len(same)
+    return sum(takewhile(bool, map(eq, one, other)))
 
 
 def _margins(text: str) -> tuple[str, str]:

@@ -55,7 +55,7 @@ def direction_tag(language: str) -> str:
 
 def prefix_of(data: DataConfig, target: str) -> str:
     """Return what stands before every source when a model translates into `target`: nothing, where it has no choice."""
-    return direction_tag(target) if data.both_directions else ""
+    return direction_tag(target) if data.tagged else ""
 
 
 def directed(texts: Sequence[str], data: DataConfig, target: str) -> list[Directed]:
@@ -64,7 +64,7 @@ def directed(texts: Sequence[str], data: DataConfig, target: str) -> list[Direct
     Only text prepared for validation brings tags along, and then every line does; whatever else begins with a tag
     is text that somebody wrote.
     """
-    tags = {direction_tag(into): into for _, into in data.directions} if data.both_directions else {}
+    tags = {direction_tag(into): into for _, into in data.directions} if data.tagged else {}
     own = [next((tag for tag in tags if text.startswith(tag)), "") for text in texts]
     if not all(own):
         return [(target, text) for text in texts]

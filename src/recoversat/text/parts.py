@@ -27,7 +27,7 @@ def parts_of(text: str, language: str, fits: Callable[[str], bool]) -> Parts:
     texts, gaps, position = [], [""], 0
     for start, end in sentence_spans(text, language):
         gaps[-1] += text[position:start]
-        for piece in split_to_fit(text[start:end], fits):
+        for piece in [cut for part in split_to_fit(text[start:end], fits) for cut in _cut_to_fit(part, fits)]:
             inside = piece.strip()
             before, after = piece.split(inside, 1) if inside else (piece, "")
             gaps[-1] += before
@@ -37,3 +37,15 @@ def parts_of(text: str, language: str, fits: Callable[[str], bool]) -> Parts:
         position = end
     gaps[-1] += text[position:]
     return Parts(texts, gaps)
+
+
+def _cut_to_fit(text: str, fits: Callable[[str], bool]) -> list[str]:
+    """Cut what has no good place to be cut, such as a letter with a thousand accents, in halves until each fits.
+
+    >>> _cut_to_fit("a" * 5, lambda part: len(part) <= 3)
+    ['aa', 'aaa']
+    """
+    if len(text) < 2 or fits(text):
+        return [text]
+    middle = len(text) // 2
+    return _cut_to_fit(text[:middle], fits) + _cut_to_fit(text[middle:], fits)

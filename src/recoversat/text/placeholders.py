@@ -23,19 +23,23 @@ _EMOJI = (
 _EMOJI_TAIL = "\ufe0f\u200d\U000e0020-\U000e007f"
 _UNWRITABLE = "\x00-\x08\x0e-\x1b\x7f-\x84\x86-\x9f\ud800-\udfff\ue000-\uf8ff\ufffc-\uffff\U00100000-\U0010ffff"
 _PLANE_15 = "\U000f0000-\U000fffff"  # private use; here `markup` puts elements that are not to be translated
-_CONVERSION = r"%(?:\d+\$|\([\w.-]+\))?[-+#0]*\d*(?:\.\d+)?(?:hh|h|ll|l|q|j|z|t|L)?[sdiufFeEgGxXocCpa@]"
+# "*+" and "++" take all they can and give nothing back: the time stays proportional to the length of the text.
+_CONVERSION = r"%(?:\d++\$|\([\w.-]++\))?+[-+#0]*+\d*+(?:\.\d++)?+(?:hh|h|ll|l|q|j|z|t|L)?+[sdiufFeEgGxXocCpa@]"
 _NO_URL = r"\s(){}<>\"“”„«»。，、！？；"
 _URL_GROUP = rf"\([^{_NO_URL}]*\)|\{{+[^{{}}\s]*\}}+"
+# What ends a line ends a sentence, and every span with it.
+_BREAK = r"\n\r\t\v\f\x1c-\x1e\x85\u2028\u2029"
 _HARD = rf"""
-      \{{\{{[^{{}}\n]*\}}\}}                                      # {{{{ name }}}}
-    | \{{%[^{{}}\n]*?%\}}                                       # {{% tag %}}
-    | \{{\w*,\s*(?:plural|select|selectordinal|number|date|time)\b(?:[^{{}}\n]|\{{[^{{}}\n]*\}})*\}}
+      \{{\{{[^{{}}{_BREAK}]*\}}\}}                                # {{{{ name }}}}
+    | \{{%[^{{}}{_BREAK}]*?%\}}                                 # {{% tag %}}
+    | \{{\w*+,[^\S{_BREAK}]*+(?:plural|select|selectordinal|number|date|time)\b
+      (?:[^{{}}{_BREAK}]|\{{[^{{}}{_BREAK}]*\}})*\}}
     | [$\#%]?\{{[^{{}}\s]*\}}                                   # {{name}} ${{NAME}} #{{name}} %{{name}}
     | %%
     | (?<!\d){_CONVERSION} | {_CONVERSION}(?![A-Za-z])        # but "100%ige" is a percentage
     | (?:(?:https?|ftps?|sftp|file|ssh|git|wss?|s3)://|(?<![A-Za-z\d])www\.)
       (?:{_URL_GROUP}|[^{_NO_URL}])*(?:{_URL_GROUP}|[^{_NO_URL}.,;:!?'’\]…])
-    | (?<![\w.+-])(?:mailto:)?[\w.+-]{{1,64}}@[\w-]+(?:\.[\w-]+)+
+    | (?<![\w.+-])(?:mailto:)?[\w.+-]{{1,64}}@[\w-]++(?:\.[\w-]++)++
     | [0-9\#*]\ufe0f?\u20e3 | [©®™]\ufe0f
     | [{_EMOJI}](?:[\U0001f3fb-\U0001f3ff{_EMOJI_TAIL}\u20e3]|(?<=\u200d)[{_EMOJI}])*
     | [{_EMOJI_TAIL}\u20e3{_UNWRITABLE}{_PLANE_15}]
@@ -49,7 +53,8 @@ _BETWEEN_HARD = re.compile(r"[.,:;/@|&+*=~_'’–—-]{0,2}\s?[.,:;/@|&+*=~_'�
 _BESIDE_NUMBER = re.compile(r"[.,:;/@|&+*=~_'’–—-]{0,2}")
 # Bullets, headings and emoji around a sentence mean nothing to the model, so it never sees them.
 _DECORATION = re.compile(rf"[{_EMOJI}{_EMOJI_TAIL}{_UNWRITABLE}\u200b\u2060\ufeff\s]")
-_LEADING = re.compile(rf"(?:{_DECORATION.pattern}|[-*•·‣–—#>+|]+\s+)*")
+_LEADING = re.compile(rf"(?:{_DECORATION.pattern}|[-*•·‣–—#>+|]++\s++)*+")
+_MOST_NESTED = 8  # hard spans in hard spans; of what is nested deeper only the words are kept
 # Numbers a text is unlikely to contain, too short for a thousands separator.
 _STAND_INS = [str(number) for number in range(211, 1000, 13)]
 
@@ -209,9 +214,11 @@ def without_protected(text: str) -> str:
     >>> without_protected("Hallo {{x}}Welt")
     'Hallo Welt'
     """
-    while hard_texts(text):  # what is left may grow together into a new one
+    for _ in range(_MOST_NESTED):  # what is left may grow together into a new one
+        if not hard_texts(text):
+            return text
         text = _TOKEN.sub(lambda match: "" if match.lastgroup == "hard" else match[0], text)
-    return text
+    return "".join(letter for letter in text if letter.isalnum() or letter.isspace() or _is_accent(letter))
 
 
 def _belong_together(text: str, left: Span, right: Span) -> bool:

@@ -19,8 +19,9 @@ _GERMAN_ORDINAL = re.compile(
     re.IGNORECASE,
 )
 # After a clause, after a word, anywhere: the ways to cut, best first.
-_CLAUSE_END = re.compile(r"(?<=[,;:!?…)\]])\s+|\s+(?=[–—(\[])|(?<=[，、；：。！？])")
+_CLAUSE_END = re.compile(r"(?<=[,;:!?…)\]])\s++|(?<!\s)\s++(?=[–—(\[])|(?<=[，、；：。！？])")
 _SPACE = re.compile(r"\s+")
+_WINDOW = 1000  # characters the splitter library is given at a time
 
 
 def sentence_spans(text: str, language: str, *, keep: Sequence[Range] = ()) -> list[Range]:
@@ -55,14 +56,13 @@ def split_to_fit(text: str, fits: Callable[[str], bool], keep: Sequence[Range] =
     if fits(text):
         return [text]
     anywhere = _allowed_cuts(text, range(1, len(text)), keep)
-    better = [
-        _allowed_cuts(text, (match.end() for match in pattern.finditer(text)), keep)
-        for pattern in (_CLAUSE_END, _SPACE)
-    ]
+    found = ((match.end() for match in pattern.finditer(text)) for pattern in (_CLAUSE_END, _SPACE))
+    better = [_allowed_cuts(text, cuts, keep) for cuts in found]
     parts, start = [], 0
     while start < len(text):
         reach = _reach(text, start, anywhere, fits)
-        choices = (cut for cuts in better for cut in _between(cuts, start, reach))
+        within = (cuts[bisect_right(cuts, start) : bisect_right(cuts, reach)] for cuts in better)
+        choices = (cut for cuts in within for cut in reversed(cuts))
         end = reach if reach == len(text) else next(filter(lambda cut: fits(text[start:cut]), choices), reach)
         parts.append(text[start:end])
         start = end
@@ -83,13 +83,25 @@ def _segment(line: str, language: str) -> list[str]:
     """Cut `line` with the splitter library, or not at all where that library fails."""
     # sentencex 1.0 takes white space to be one byte long and panics on "B\u00a0."; surrogates are not UTF-8.
     plain = _SURROGATE.sub("\ufffd", _SPACE.sub(lambda match: " " * len(match[0]), line))
+    code, sentences, start = re.split("[-_]", language)[0].lower(), [""], 0
+    while start < len(plain):
+        # A window at a time: its time grows with the square where letters are no ASCII. The last sentence may go on.
+        found = _segment_window(code, sentences.pop() + plain[start : start + _WINDOW])
+        sentences += found
+        start += _WINDOW
+    return sentences
+
+
+def _segment_window(language: str, plain: str) -> list[str]:
+    if len(plain) > 3 * _WINDOW:  # nothing has ended for so long: what comes now begins anew
+        return [plain[:-_WINDOW], *_segment_window(language, plain[-_WINDOW:])]
     try:
-        sentences: list[str] = sentencex.segment(re.split("[-_]", language)[0].lower(), plain)
+        sentences: list[str] = sentencex.segment(language, plain)
     except BaseException as error:  # a Rust panic is no Exception, and no reason to fail a request
         if type(error).__name__ != "PanicException":
             raise
-        return [line]
-    return sentences if "".join(sentences) == plain else [line]
+        return [plain]
+    return sentences if "".join(sentences) == plain else [plain]
 
 
 def _tears(text: str, cut: int, keep: Sequence[Range]) -> bool:
@@ -128,8 +140,3 @@ def _reach(text: str, start: int, cuts: list[int], fits: Callable[[str], bool]) 
         if low + step < len(cuts) and fits(text[start : cuts[low + step]]):
             low += step
     return cuts[low]
-
-
-def _between(cuts: list[int], start: int, end: int) -> list[int]:
-    """Give the cuts after `start` up to `end`, last first."""
-    return cuts[bisect_right(cuts, start) : bisect_right(cuts, end)][::-1]

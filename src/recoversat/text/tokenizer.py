@@ -3,8 +3,8 @@
 import io
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
-from itertools import islice
+from collections.abc import Iterable, Sequence
+from itertools import islice, takewhile
 from pathlib import Path
 from typing import Protocol
 
@@ -24,9 +24,13 @@ BPE_FILE = "vocabulary.txt"
 class Tokenizer(Protocol):
     """What the rest of the program knows of a tokenizer."""
 
+    tags: list[str]  # what may stand before a source and is one id: the directions of a model that has several
+    _pieces: list[str]
+
     @property
     def size(self) -> int:
         """Number of ids, the special ones included."""
+        return len(self._pieces)
 
     def encode(self, lines: Sequence[str], tag: str = "") -> list[list[int]]:
         """Turn single lines into ids, without BOS or EOS; the first id of each is that of `tag`, if one is given."""
@@ -36,19 +40,16 @@ class Tokenizer(Protocol):
 
     def pieces(self, ids: Sequence[int]) -> list[str]:
         """Show each id as the piece of text it stands for."""
+        return [self._pieces[i] for i in ids]
 
     def word_ends(self, ids: NDArray[np.int64]) -> NDArray[np.bool_]:
         """Say for each token whether a word ends with it (a cut may stand after it)."""
-
-    @property
-    def tags(self) -> list[str]:
-        """What may stand before a source and is one id: the directions of a model that has several."""
 
     def save(self, folder: Path) -> Path:
         """Write the tokenizer into a folder and return its file."""
 
 
-class SentencePieceTokenizer:
+class SentencePieceTokenizer(Tokenizer):
     """A lossless SentencePiece BPE: `decode(encode(text)) == text` for any single line.
 
     Nothing is normalised, unseen characters fall back to bytes, and the one character SentencePiece
@@ -68,14 +69,14 @@ class SentencePieceTokenizer:
             self._processor = sentencepiece.SentencePieceProcessor(model_proto=model)
         except RuntimeError as error:
             raise UserError(f"damaged {SENTENCEPIECE_FILE} ({error})") from None
+        ids = range(self._processor.get_piece_size())
+        self._pieces = self._processor.id_to_piece(list(ids))
         for index, piece in enumerate(SPECIAL_PIECES):
-            if self._processor.id_to_piece(index) != piece:
+            if self._pieces[index] != piece:
                 raise UserError(f"{SENTENCEPIECE_FILE}: id {index} must be {piece}; train it with 'recoversat prepare'")
-        self._tags = self._read_tags()
-        self._pieces: list[str] = self._processor.id_to_piece(list(range(self.size)))
-        self._first_word = 1 + max(
-            i for i in range(self.size) if self._processor.is_control(i) or self._processor.is_byte(i)
-        )
+        self._tags = {self._pieces[i]: i for i in takewhile(self._processor.is_control, ids[N_SPECIAL:])}
+        self.tags = list(self._tags)  # the directions this tokenizer knows, e.g. <2de>
+        self._first_word = 1 + max(i for i in ids if self._processor.is_control(i) or self._processor.is_byte(i))
         self._starts_word = np.array([piece.startswith(self._SPACE) for piece in self._pieces])
 
     @classmethod
@@ -110,16 +111,10 @@ class SentencePieceTokenizer:
             )
         except RuntimeError as error:
             if needed := re.search(r"smaller than required_chars. \d+ vs (\d+)", str(error)):
-                least = needed.group(1)
-                raise UserError(
-                    f"data.vocab_size = {vocab_size} is too small for the characters of this text; use at least {least}"
-                ) from None
+                hint = f"too small for the characters of this text; use at least {needed[1]}"
+                raise UserError(f"data.vocab_size = {vocab_size} is {hint}") from None
             raise
         return cls(model.getvalue())
-
-    @property
-    def size(self) -> int:
-        return int(self._processor.get_piece_size())
 
     def encode(self, lines: Sequence[str], tag: str = "") -> list[list[int]]:
         texts = [self._escape(line) for line in lines]
@@ -137,28 +132,12 @@ class SentencePieceTokenizer:
         # asking SentencePiece takes ten times as long, and a sentence has many segments
         return self._unescape("".join(self.pieces(written)).replace(self._SPACE, " ").removeprefix(" "))
 
-    def pieces(self, ids: Sequence[int]) -> list[str]:
-        return [self._pieces[i] for i in ids]
-
     def word_ends(self, ids: NDArray[np.int64]) -> NDArray[np.bool_]:
         return np.append(self._starts_word[ids[1:]], True)[: len(ids)]
 
     def save(self, folder: Path) -> Path:
         (folder / SENTENCEPIECE_FILE).write_bytes(self._model)
         return folder / SENTENCEPIECE_FILE
-
-    @property
-    def tags(self) -> list[str]:
-        """The directions this tokenizer knows, e.g. <2de>."""
-        return list(self._tags)
-
-    def _read_tags(self) -> dict[str, int]:
-        tags = {}
-        for index in range(N_SPECIAL, self.size):
-            if not self._processor.is_control(index):
-                break
-            tags[str(self._processor.id_to_piece(index))] = index
-        return tags
 
     @classmethod
     def _escape(cls, line: str) -> str:
@@ -173,7 +152,7 @@ class SentencePieceTokenizer:
         return line.replace(cls._ESCAPE + "1", cls._SPACE).replace(cls._ESCAPE + "0", cls._ESCAPE)
 
 
-class BpeTokenizer:
+class BpeTokenizer(Tokenizer):
     """Ids for text that is already tokenised and split with '@@ ', as the paper's data is."""
 
     _GLUE = "@@"
@@ -184,7 +163,7 @@ class BpeTokenizer:
         self._pieces = list(pieces)
         self._ids = {piece: index for index, piece in enumerate(pieces)}
         self._glued = np.array([piece.endswith(self._GLUE) for piece in pieces])
-        self.tags: list[str] = []
+        self.tags = []
 
     @classmethod
     def train(cls, lines: Iterable[str], vocab_size: int) -> "BpeTokenizer":
@@ -195,10 +174,6 @@ class BpeTokenizer:
         ranked = sorted(counts, key=lambda token: (-counts[token], token))
         return cls([*SPECIAL_PIECES, *ranked[: vocab_size - N_SPECIAL]])
 
-    @property
-    def size(self) -> int:
-        return len(self._pieces)
-
     def encode(self, lines: Sequence[str], tag: str = "") -> list[list[int]]:
         assert not tag  # it knows none
         return [[self._id(token) for token in line.split()] for line in lines]
@@ -206,9 +181,6 @@ class BpeTokenizer:
     def decode(self, ids: Sequence[int]) -> str:
         joined = " ".join(self._pieces[i] for i in ids if i >= N_SPECIAL)
         return joined.replace(self._GLUE + " ", "").removesuffix(self._GLUE)
-
-    def pieces(self, ids: Sequence[int]) -> list[str]:
-        return [self._pieces[i] for i in ids]
 
     def word_ends(self, ids: NDArray[np.int64]) -> NDArray[np.bool_]:
         return np.asarray(~self._glued[ids])
@@ -243,12 +215,3 @@ def load_tokenizer(folder: Path) -> Tokenizer:
 def vocabulary_fingerprint(folder: Path) -> str:
     """Identify a folder's tokenizer by content."""
     return fingerprint(*sorted([*folder.glob(SENTENCEPIECE_FILE), *folder.glob(BPE_FILE)]))
-
-
-def train_tokenizer(
-    kind: str, lines: Iterator[str], vocab_size: int, max_lines: int, tags: Sequence[str] = ()
-) -> Tokenizer:
-    """Learn the tokenizer a config asks for."""
-    if kind == "bpe":
-        return BpeTokenizer.train(lines, vocab_size)
-    return SentencePieceTokenizer.train(lines, vocab_size, max_lines, tags)

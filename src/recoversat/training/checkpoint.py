@@ -90,9 +90,8 @@ def average_models(folders: list[Path], out: Path, *, replace: bool = False) -> 
             total[name] = total.get(name, torch.zeros((), dtype=torch.float64)) + tensor.double()
     mean = {name: (tensor / len(folders)).float() for name, tensor in total.items()}
     with atomic_folder(out, replace=replace) as folder:
-        write_description(
-            folder, config, load_tokenizer(folders[0]), facts | {"averaged": [path.name for path in folders]}
-        )
+        averaged = {"averaged": [path.name for path in folders]}
+        write_description(folder, config, load_tokenizer(folders[0]), facts | averaged)
         save_weights(mean, folder)
 
 
@@ -108,9 +107,7 @@ def _fill_optimizer(model: nn.Module, optimizer: torch.optim.Optimizer, tensors:
     parameters = dict(model.named_parameters())
     for full_name, value in tensors.items():
         name, key = full_name.rsplit(":", 1)
-        if name not in parameters:
-            raise UserError(f"{OPTIMIZER}: {name} is not a part of this model")
-        parameter = parameters[name]
+        parameter = parameters[name]  # it is there: the weights beside it have just been found to fit
         # Adam counts its steps on the CPU unless it is fused
         on_cpu = key == "step" and not optimizer.defaults.get("fused")
         optimizer.state[parameter][key] = value if on_cpu else value.to(parameter.device)

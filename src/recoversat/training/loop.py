@@ -4,7 +4,7 @@ import json
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, closing, nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -56,11 +56,6 @@ def start_point(teacher: Path | None, with_decoder: bool = False) -> Initialisat
     return Initialisation(resolve_model(teacher), parts)
 
 
-def _check_vocabulary(start_from: Initialisation | None, corpus: Corpus) -> None:
-    if start_from and vocabulary_fingerprint(start_from.teacher) != vocabulary_fingerprint(corpus.folder):
-        raise UserError(f"cannot start from {start_from.teacher}: its vocabulary is not that of {corpus.folder}")
-
-
 def train(
     config: Config,
     corpus: Corpus,
@@ -76,8 +71,10 @@ def train(
     """Train until `config.train.steps`; started again after a kill it continues exactly where it was."""
     stop = _StopSign()
     with join_processes(device) as processes, stop_signals(stop.ask), _alone(run, processes):
-        _check_vocabulary(start_from, corpus)
-        config = config.model_copy(update={"data": corpus.config, "model": _with_vocabulary(config, corpus)})
+        if start_from and vocabulary_fingerprint(start_from.teacher) != vocabulary_fingerprint(corpus.folder):
+            raise UserError(f"cannot start from {start_from.teacher}: its vocabulary is not that of {corpus.folder}")
+        sized = config.model.model_copy(update={"vocab_size": corpus.tokenizer.size})
+        config = config.model_copy(update={"data": corpus.config, "model": sized})
         facts = {"corpus": corpus.fingerprint, "initialised_from": start_from.fingerprint if start_from else None}
         if processes.is_main:
             claim_run(run, config, facts, force=force)
@@ -92,10 +89,9 @@ def train(
             closing(_Log(run, config, state.update, processes.is_main)) as log,
             progress(title, config.train.steps, state.update, quiet or not processes.is_main) as bar,
         ):
-            for update, share in zip(
-                range(state.update, config.train.steps), _load(batches, state.update), strict=True
-            ):
-                log.add(update, trainer.update(update, share), sum(batch.n_target_tokens for batch in share))
+            for update, share in enumerate(_load(batches, state.update), state.update):
+                n_tokens = sum(batch.n_target_tokens for batch in share)
+                log.pending.append((update, trainer.update(update, share), n_tokens))
                 state.update = update + 1
                 bar.advance(1, log.flush_if_due(state, trainer.device))
                 stopping = stop.heard(processes, _due(state.update, config.train.log_every, config.train.steps))
@@ -171,29 +167,20 @@ class _Trainer:
         return torch.autocast(self.device.type, torch.bfloat16, enabled=self.bf16)
 
 
-@dataclass
 class _Log:
     """The log of a run: one JSON line an update, TensorBoard, and a stop when the loss is not finite."""
 
-    run: Path
-    config: Config
-    first_update: int
-    is_main: bool
-    pending: list[tuple[int, Tensor, int]] = field(default_factory=list)
-    since: float = field(default_factory=time.monotonic)
-
-    def __post_init__(self) -> None:
+    def __init__(self, run: Path, config: Config, first_update: int, is_main: bool) -> None:
+        self.run, self.config, self.is_main = run, config, is_main
+        self.pending: list[tuple[int, Tensor, int]] = []
+        self.since = time.monotonic()
         self.writer: Any = None
-        if not self.is_main:
-            return
-        cut_log(self.run / "log.jsonl", self.first_update)
-        if self.config.train.tensorboard:
+        if is_main:
+            cut_log(run / "log.jsonl", first_update)
+        if is_main and config.train.tensorboard:
             from torch.utils.tensorboard import SummaryWriter
 
-            self.writer = SummaryWriter(str(self.run / "tensorboard"), purge_step=self.first_update)
-
-    def add(self, update: int, totals: Tensor, n_tokens: int) -> None:
-        self.pending.append((update, totals, n_tokens))
+            self.writer = SummaryWriter(str(run / "tensorboard"), purge_step=first_update)
 
     def flush_if_due(self, state: TrainingState, device: torch.device) -> str:
         """Write pending updates when it is time (each update on a CPU, where asking costs nothing)."""
@@ -208,28 +195,28 @@ class _Log:
         seconds = time.monotonic() - self.since
         rate = sum(n for _, _, n in self.pending) / max(seconds, 1e-9)
         lines = [self._line(update, totals, rate) for update, totals, _ in self.pending]
-        if self.is_main:
-            with open(self.run / "log.jsonl", "a", encoding="utf-8") as stream:
-                stream.writelines(json.dumps(line) + "\n" for line in lines)
-        if self.writer:
-            for name in ("loss", "nll", "learning_rate", "random_prob", "tokens_per_second"):
-                self.writer.add_scalar(name, lines[-1][name], lines[-1]["step"])
+        self._write(lines)
         self.pending, self.since = [], time.monotonic()
         return f"loss {lines[-1]['loss']:.3f}  {rate:,.0f} tokens/s"
 
     def validation(self, update: int, bleu: float) -> None:
         """Note a BLEU score; the time it took is not training time."""
-        if self.is_main:
-            with open(self.run / "log.jsonl", "a", encoding="utf-8") as stream:
-                stream.write(json.dumps({"step": update, "validation_bleu": bleu}) + "\n")
-        if self.writer:
-            self.writer.add_scalar("validation_bleu", bleu, update)
+        self._write([{"step": update, "validation_bleu": bleu}])
         self.since = time.monotonic()
 
     def close(self) -> None:
         """Let go of TensorBoard's thread."""
         if self.writer:
             self.writer.close()
+
+    def _write(self, lines: list[dict[str, float]]) -> None:
+        """Append to the log; TensorBoard gets the last line."""
+        if self.is_main:
+            with open(self.run / "log.jsonl", "a", encoding="utf-8") as stream:
+                stream.writelines(json.dumps(line) + "\n" for line in lines)
+        if self.writer:
+            for name in lines[-1].keys() - {"step"}:
+                self.writer.add_scalar(name, lines[-1][name], lines[-1]["step"])
 
     def _line(self, update: int, totals: Tensor, rate: float) -> dict[str, float]:
         smoothed, nll, n_labels = totals.tolist()
@@ -254,13 +241,9 @@ class _Log:
 
 
 def _validate(
-    model: Model,
-    validate: Validate | None,
-    state: TrainingState,
-    checkpoints: Checkpoints,
-    log: _Log,
+    model: Model, validate: Validate | None, state: TrainingState, checkpoints: Checkpoints, log: _Log,
     processes: Processes,
-) -> None:
+) -> None:  # fmt: skip
     """Let the main process measure BLEU and keep the best model."""
     if validate is None:
         return
@@ -285,17 +268,8 @@ def _load(batches: Batches, first: int) -> Iterator[list[Batch]]:
         sampler=range(first, batches.config.steps),
         num_workers=workers,
         prefetch_factor=4 if workers else None,
-        collate_fn=_as_it_is,
     )
     return iter(loader)
-
-
-def _as_it_is(share: list[Batch]) -> list[Batch]:
-    return share
-
-
-def _with_vocabulary(config: Config, corpus: Corpus) -> Any:
-    return config.model.model_copy(update={"vocab_size": corpus.tokenizer.size})
 
 
 def _due(update: int, every: int, total: int) -> bool:

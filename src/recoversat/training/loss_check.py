@@ -39,14 +39,10 @@ def check_loss(weight: Tensor, smoothing: float, fused: bool, n_rows: int) -> No
     for name, mine, other in zip(("loss", "gradient", "gradient of the embeddings"), found, wanted, strict=True):
         difference = float((mine.detach() - other.detach()).norm() / other.detach().norm())
         if not difference <= _TOLERANCE[logits.dtype]:  # NaN too
-            raise UserError(_refusal(name, difference))
+            from torch._inductor.runtime.cache_dir_utils import cache_dir
 
-
-def _refusal(name: str, difference: float) -> str:
-    from torch._inductor.runtime.cache_dir_utils import cache_dir
-
-    return (
-        f"the {name} differs by {difference:.1%} from the plain formula's: this training would learn the wrong thing. "
-        f"Delete {cache_dir()}, where torch keeps compiled code, and start again; "
-        "should that not help, TORCH_COMPILE_DISABLE=1 in the environment trains without compiled code, slower"
-    )
+            raise UserError(
+                f"the {name} differs by {difference:.1%} from the plain formula's: this training would learn the wrong "
+                f"thing. Delete {cache_dir()}, where torch keeps compiled code, and start again; should that not help, "
+                "TORCH_COMPILE_DISABLE=1 in the environment trains without compiled code, slower"
+            )

@@ -30,10 +30,8 @@ class Processes:
             return
         flat = torch.cat([tensor.reshape(-1).float() for tensor in tensors])
         distributed.all_reduce(flat)
-        at = 0
-        for tensor in tensors:
-            tensor.copy_(flat[at : at + tensor.numel()].view_as(tensor))
-            at += tensor.numel()
+        for tensor, part in zip(tensors, flat.split([tensor.numel() for tensor in tensors]), strict=True):
+            tensor.copy_(part.view_as(tensor))
 
     def any(self, mine: bool) -> bool:
         """Say whether it is so in at least one process; all must ask."""

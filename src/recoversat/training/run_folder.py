@@ -17,12 +17,10 @@ HARMLESS = {"workers", "log_every", "save_every", "validate_every", "keep_checkp
 
 def claim_run(run: Path, config: Config, facts: dict[str, Any], *, force: bool) -> None:
     """Make the folder this run's own, or check that it is; `force` starts over."""
-    if force and run.exists():
-        if any(run.iterdir()) and not (run / RUN).is_file():
-            raise UserError(f"{run} holds something that is not a training run; it is left alone")
-        make_empty(run)
     if run.exists() and any(run.iterdir()) and not (run / RUN).is_file():
         raise UserError(f"{run} exists and is not a training run; choose another folder")
+    if force and run.exists():
+        make_empty(run)
     run.mkdir(parents=True, exist_ok=True)
     sweep_partial(run)
     (run / "checkpoints").mkdir(exist_ok=True)
@@ -46,9 +44,5 @@ def cut_log(log: Path, last_update: int) -> None:
 
 
 def _identity(config: Config, facts: dict[str, Any]) -> dict[str, Any]:
-    identity = dict(facts)
-    for section in ("model", "train"):
-        for key, value in getattr(config, section).model_dump().items():
-            if key not in HARMLESS:
-                identity[f"{section}.{key}"] = value
-    return identity
+    sections = {"model": config.model.model_dump(), "train": config.train.model_dump(exclude=HARMLESS)}
+    return facts | {f"{name}.{key}": value for name, values in sections.items() for key, value in values.items()}

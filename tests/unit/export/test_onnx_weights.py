@@ -23,7 +23,8 @@ def test_a_channel_of_zeros_stays_zero() -> None:
 
 def test_an_array_shared_by_two_graphs_is_stored_once(tmp_path: Path) -> None:
     array, other = np.arange(100, dtype=np.float32), np.arange(10, dtype=np.int8)
-    with WeightFile(tmp_path / "weights.bin") as file:
+    with open(tmp_path / "weights.bin", "wb") as stream:
+        file = WeightFile(stream)
         first, again, second = file.tensor("a", array), file.tensor("a", array), file.tensor("b", other)
     places = [{entry.key: entry.value for entry in tensor.external_data} for tensor in (first, again, second)]
     assert places[0] == places[1]

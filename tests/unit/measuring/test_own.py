@@ -10,8 +10,7 @@ from recoversat.config import DecodeConfig
 from recoversat.errors import UserError
 from recoversat.files.builtin import builtin_model
 from recoversat.files.model_folder import WEIGHTS, write_description
-from recoversat.measuring.loading import load_system
-from recoversat.measuring.own import OwnSystem, p_label
+from recoversat.measuring.own import OwnSystem, load_system, p_label
 from recoversat.measuring.specs import SystemSpec
 
 

@@ -21,7 +21,7 @@ from recoversat.model.nat import (
     predicted_lengths,
 )
 from recoversat.model.transformer import Transformer
-from recoversat.training.nat_loss import length_loss, nat_loss, nat_rows
+from recoversat.training.objective import length_loss, nat_loss, nat_rows
 from recoversat.vocab import EOS, N_SPECIAL, PAD
 
 V = 25

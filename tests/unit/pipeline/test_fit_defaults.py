@@ -81,7 +81,7 @@ def test_a_preset_of_the_paper_is_its_recipe_throughout(pairs: TextPairs, tmp_pa
         assert not made.with_decoder
         for own in (made.student, made.teacher):
             papers = load_config(preset=preset)
-            assert own.decode == papers.decode == DecodeConfig()
+            assert own.decode == papers.decode == DecodeConfig(whole_characters=False)
             assert own.model == papers.model
             rhythm = dict.fromkeys(("segments", "save_every", "validate_every"), 1)
             assert own.train.model_copy(update=rhythm) == papers.train.model_copy(update=rhythm)

@@ -15,7 +15,12 @@ from starlette.testclient import TestClient
 
 from recoversat.config import Config
 from recoversat.inference.translation import Segment, Translation
-from recoversat.serve.catalog import ServedModel, serve_model
+from recoversat.serve.process.metrics import Metrics
+from recoversat.serve.service import Service, make_service
+from recoversat.serve.settings import ServeSettings
+from recoversat.serve.work.batching import Batch, Worker
+from recoversat.serve.work.catalog import Catalog, ServedModel, serve_model
+from recoversat.serve.work.translating import BatchKey, Job, Outcome, Task, translate_tasks
 from recoversat.text.alignment import Part, Range
 from recoversat.text.documents.translating import TranslatedDocument, translate_documents
 from recoversat.text.tokenizer import BpeTokenizer
@@ -118,3 +123,33 @@ def fake_model(source: str = "en", target: str = "de", **options: Any) -> Served
     """Serve a fake translator."""
     translator = FakeTranslator(source, target, **options)
     return serve_model(source, target, translator, translator.config.model.max_segments)
+
+
+class InThisProcess(Worker[BatchKey, Task, Outcome]):
+    """A worker without a process of its own."""
+
+    @property
+    def is_well(self) -> bool:
+        return True
+
+    def __init__(self, settings: ServeSettings, models: Sequence[ServedModel], metrics: Metrics) -> None:
+        self._settings, self._catalog, self._metrics = settings, Catalog(models), metrics
+
+    def prepare(self, closed: threading.Event) -> None:
+        pass
+
+    def run(self, batch: Batch[BatchKey, Task, Outcome], errand: Callable[[], Any]) -> None:
+        key, settings = batch.group, self._settings
+        model = self._catalog.route(key.source, key.target, key.segments)
+        assert model is not None
+        job = Job(model, key, settings.batch_size, settings.piece_limit, self._metrics.count_decoding)
+        batch.finish(translate_tasks(job, batch.tasks))
+
+    def close(self) -> None:
+        pass
+
+
+def fake_service(settings: ServeSettings, models: Sequence[ServedModel]) -> Service:
+    """Put a service together whose worker runs in this process."""
+    metrics = Metrics()
+    return make_service(settings, models, [InThisProcess(settings, models, metrics)], metrics)

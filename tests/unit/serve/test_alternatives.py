@@ -4,7 +4,7 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 from recoversat.inference.translation import Segment, Translation
-from recoversat.serve.alternatives import other_translations
+from recoversat.serve.work.alternatives import other_translations
 
 
 def written(source: str, text: str, score: float = -0.5) -> Translation:

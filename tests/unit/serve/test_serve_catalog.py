@@ -1,13 +1,15 @@
 """Which model translates which pair, and what is known of the languages."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from recoversat.errors import UserError
 from recoversat.files.model_folder import write_description
-from recoversat.serve.catalog import Catalog, ModelSource, model_sources, parse_model
-from recoversat.serve.languages import LanguageDetector, language_name
+from recoversat.serve.settings import ServeSettings
+from recoversat.serve.work.catalog import Catalog, ModelSource, load_models, model_sources, parse_model
+from recoversat.serve.work.languages import LanguageDetector, language_name
 from tests.unit.serve.fake_translator import FakeTranslator, fake_model
 
 
@@ -36,9 +38,9 @@ def test_a_model_of_both_directions_is_served_in_both(tmp_path: Path) -> None:
 
 
 def test_without_models_the_built_in_ones_are_served(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("recoversat.serve.catalog.builtin_models", lambda: [folder])
+    monkeypatch.setattr("recoversat.serve.work.catalog.builtin_models", lambda: [folder])
     assert model_sources([]) == [ModelSource("en", "de", folder)]
-    monkeypatch.setattr("recoversat.serve.catalog.builtin_models", list)
+    monkeypatch.setattr("recoversat.serve.work.catalog.builtin_models", list)
     with pytest.raises(UserError, match="add --model en-de=FOLDER"):
         model_sources([])
 
@@ -70,7 +72,8 @@ def test_detection_stays_among_the_languages_on_offer() -> None:
     assert {found.language for found in LanguageDetector(["en", "de"]).rank(french)} == {"en", "de"}
     assert LanguageDetector(["en", "pt-BR"]).rank("O gato dorme no sofá enquanto chove lá fora.")[0].language == "pt-BR"
     assert [(f.language, f.confidence) for f in LanguageDetector(["src", "tgt"]).rank("hi")] == [("src", 0), ("tgt", 0)]
-    assert sum(found.confidence for found in LanguageDetector(["en", "de"]).rank("")) == 100
+    assert all(found.confidence < 5 for found in LanguageDetector(["en", "de"]).rank(""))
+    assert all(found.confidence < 5 for found in LanguageDetector(["en", "de"]).rank(french))  # it is neither
     assert language_name("pt-BR") == "Portuguese (BR)"
 
 
@@ -80,3 +83,19 @@ def test_a_folder_may_have_an_equals_sign_in_its_name(tmp_path: Path) -> None:
     write_description(run, fake.config, fake.tokenizer, {})
     assert parse_model(str(run)) == [ModelSource("en", "de", run)]
     assert parse_model(f"fr-it={run}") == [ModelSource("fr", "it", run)]
+
+
+@pytest.mark.parametrize(("device", "bounded"), [("cpu", True), ("auto", True), ("cuda", False), ("cuda:1", False)])
+def test_only_what_runs_on_the_cpu_is_bounded_while_it_decodes(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, device: str, bounded: bool
+) -> None:
+    (folder / "onnx").mkdir()  # beside torch weights, which a GPU takes and which cannot be bounded
+    given: dict[str, Any] = {}
+
+    def load(folder: Path, **options: Any) -> FakeTranslator:
+        given.update(options)
+        return FakeTranslator()
+
+    monkeypatch.setattr("recoversat.translator.Translator", load)
+    load_models([ModelSource("en", "de", folder)], ServeSettings(device=device, max_memory=1 << 30))
+    assert (given["max_memory"] is not None) is bounded

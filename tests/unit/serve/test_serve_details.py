@@ -19,7 +19,7 @@ def written(segment: dict[str, Any]) -> str:
 
 
 def test_details_tell_how_it_was_translated(client: TestClient) -> None:
-    answer = ask(client, segments=3, details=True).json()
+    answer = ask(client, segments=3.0, details=True).json()  # to JSON a whole number
     assert sorted(answer) == ["details", "translatedText"]
     details = answer["details"]
     assert (details["segments"], details["steps"], details["split"]) == (3, 3, 0)

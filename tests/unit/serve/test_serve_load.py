@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -10,11 +10,9 @@ from typing import Any
 import pytest
 from starlette.testclient import TestClient
 
-from recoversat.cli.byte_sizes import parse_size
 from recoversat.errors import UserError
-from recoversat.serve.api_keys import find_api_key, read_api_keys
-from recoversat.serve.batching import Batcher, BatchLimits, ClosedError, QueueFullError
-from recoversat.serve.rate_limit import RateLimiter
+from recoversat.serve.http.api_keys import find_api_key, read_api_keys
+from recoversat.serve.http.rate_limit import RateLimiter, network_of
 from tests.unit.serve.fake_translator import MakeClient
 
 EN_DE = {"source": "en", "target": "de"}
@@ -51,6 +49,23 @@ def test_requests_that_wait_together_are_translated_together(client: TestClient)
         assert [other.result().json()["translatedText"] for other in others] == [text.upper() for text in texts]
     batches = client.translator.batches  # type: ignore[attr-defined]
     assert batches == [["men"], sorted(texts, key=len)]
+
+
+def test_a_short_text_need_not_wait_for_all_of_a_long_one(client: TestClient) -> None:
+    lines = [f"dogs {number} run\n" for number in range(400)]
+    with ThreadPoolExecutor(8) as pool:
+        first = occupied(client, pool)
+        long = pool.submit(ask, client, "".join(lines))
+        until(client, 5)
+        short = pool.submit(client.post, "/translate", json={"q": "cats", **EN_DE})
+        until(client, 6)
+        client.translator.gate.set()  # type: ignore[attr-defined]
+        assert long.result().json()["translatedText"] == "".join(lines).upper()
+        assert short.result().json()["translatedText"] == "CATS"
+        assert first.result().status_code == 200
+    sizes = [len(batch) for batch in client.translator.batches]  # type: ignore[attr-defined]
+    assert len(sizes) >= 6
+    assert max(sizes) < 100
 
 
 def test_a_full_queue_is_told_at_once(make_client: MakeClient) -> None:
@@ -142,6 +157,15 @@ def test_while_shutting_down_running_requests_finish_and_new_ones_are_refused(cl
         assert [answer.result().status_code for answer in (first, waiting)] == [200, 200]
 
 
+def test_the_last_answers_on_a_connection_say_that_it_is_closed(client: TestClient) -> None:
+    with ThreadPoolExecutor(8) as pool:
+        first = occupied(client, pool)
+        client.service.drain()  # type: ignore[attr-defined]
+        assert ask(client, "women").headers.get_list("connection") == ["close"]
+        client.translator.gate.set()  # type: ignore[attr-defined]
+        assert first.result().headers.get_list("connection") == ["close"]
+
+
 def test_a_request_that_is_still_arriving_when_the_server_stops_is_answered(client: TestClient) -> None:
     def body() -> Iterator[bytes]:
         yield b'{"q": "cats", '
@@ -203,18 +227,36 @@ def test_rates_are_counted_for_each_address(make_client: MakeClient) -> None:
     assert 1 <= int(slow.headers["retry-after"]) <= 21
 
 
-def test_the_rate_table_is_shared_bounded_and_forgives(tmp_path: Path) -> None:
-    path = tmp_path / "rates"
-    path.touch()
-    one, other = RateLimiter(path, slots=64), RateLimiter(path, slots=64)
-    assert [limiter.wait_time("me", 2, now=100.0) for limiter in (one, other)] == [0, 0]
-    assert one.wait_time("me", 2, now=100.0) == pytest.approx(30)
-    assert other.wait_time("you", 2, now=100.0) == 0
-    assert other.wait_time("me", 2, now=130.5) == 0
+def test_the_rate_table_is_bounded_and_forgives() -> None:
+    limiter = RateLimiter(most=64)
+    assert [limiter.wait_time("me", 2, now=100.0) for _ in range(2)] == [0, 0]
+    assert limiter.wait_time("me", 2, now=100.0) == pytest.approx(30)
+    assert limiter.wait_time("you", 2, now=100.0) == 0
+    assert limiter.wait_time("me", 2, now=130.5) == 0
     for i in range(1000):
-        one.wait_time(f"caller {i}", 2, now=200.0)
-    assert path.stat().st_size == 64 * 16
+        limiter.wait_time(f"caller {i}", 2, now=200.0)
+    assert len(limiter._whole_at) == 64
     assert find_api_key([], "x") is None
+
+
+def test_what_costs_several_requests_is_counted_so_and_never_refused_for_good() -> None:
+    limiter = RateLimiter()
+    assert limiter.wait_time("me", 10, cost=8, now=0.0) == 0
+    assert limiter.wait_time("me", 10, cost=8, now=0.0) == pytest.approx(36)
+    assert limiter.wait_time("me", 10, cost=500, now=48.0) == 0  # all there is
+    assert limiter.wait_time("me", 10, now=48.0) == pytest.approx(6)
+
+
+def test_a_clock_set_back_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    limiter = RateLimiter()
+    limiter.wait_time("me", 1)
+    monkeypatch.setattr("time.time", lambda: 0.0)
+    assert limiter.wait_time("me", 1) <= 60
+
+
+def test_each_address_of_the_old_kind_has_its_own_allowance_on_a_socket_of_both() -> None:
+    assert network_of("::ffff:10.0.0.1") == "10.0.0.1" != network_of("::ffff:10.0.0.2")
+    assert network_of("2001:db8::1") == network_of("2001:db8::2") != network_of("2001:db9::1")
 
 
 @pytest.mark.parametrize("text", ["", "# nothing\n", "key two words\n", "key 0\n"])
@@ -225,70 +267,54 @@ def test_a_bad_file_of_keys_is_refused(tmp_path: Path, text: str) -> None:
         read_api_keys(path)
 
 
-def test_sizes() -> None:
-    assert parse_size("2G") == 2 << 30
-    with pytest.raises(UserError, match="512M"):
-        parse_size("much")
+def test_a_server_without_workers_is_alive_but_not_ready(client: TestClient) -> None:
+    assert [client.get(path).status_code for path in ("/health", "/readyz", "/livez")] == [200, 200, 200]
+    client.service.batcher.close(timeout=30)  # type: ignore[attr-defined]
+    assert [client.get(path).status_code for path in ("/health", "/readyz", "/livez")] == [503, 503, 200]
+    assert "No worker translates" in client.get("/health").json()["error"]
 
 
-def test_batches_keep_the_oldest_first_and_stay_within_their_size() -> None:
-    seen: list[list[int]] = []
+def test_a_list_and_alternatives_cost_as_many_requests(make_client: MakeClient) -> None:
+    client = make_client(rate_limit=10)
 
-    def run(group: str, tasks: list[int]) -> Sequence[int | Exception]:
-        seen.append(tasks)
-        return [ValueError("7") if task == 7 else task * 10 for task in tasks]
+    def status(**fields: Any) -> int:
+        return int(client.post("/translate", json={"q": "men", **EN_DE, **fields}).status_code)
 
-    async def main() -> list[Any]:
-        batcher: Batcher[str, int, int] = Batcher(run, BatchLimits(jobs=3, size=100, window=0.05, queue=8))
-        futures = batcher.submit("a", [(5, 5), (60, 60), (7, 7), (30, 30), (8, 8)])
-        futures += batcher.submit("b", [(1, 1)])
-        with pytest.raises(QueueFullError):
-            batcher.submit("a", [(1, 1)] * 3)
-        futures[3].cancel()
-        results = await asyncio.gather(*futures, return_exceptions=True)
-        batcher.close()
-        with pytest.raises(ClosedError):
-            batcher.submit("a", [(1, 1)])
-        batcher.join(5)
-        return results
-
-    results = asyncio.run(main())
-    assert seen == [[5, 7, 8], [60], [1]]
-    assert [str(result) for result in results] == ["50", "600", "7", "", "80", "10"]
+    assert status(q=["men"] * 6) == 200
+    assert status(q=["men"] * 6) == 429
+    assert status(alternatives=2) == 200
+    assert [status(), status()] == [200, 429]
 
 
-def test_a_lost_result_is_an_error_and_not_a_hanging_request() -> None:
-    async def main() -> None:
-        batcher: Batcher[str, int, int] = Batcher(lambda group, tasks: [1], BatchLimits(window=0.05))
-        futures = batcher.submit("a", [(1, 1), (2, 2)])
-        results = await asyncio.wait_for(asyncio.gather(*futures, return_exceptions=True), 5)
-        assert all(isinstance(result, AssertionError) for result in results)
-        batcher.close()
+def test_guessing_keys_is_slowed_down(make_client: MakeClient, tmp_path: Path) -> None:
+    (tmp_path / "keys").write_text("alpha\n")
+    client = make_client(api_keys=tmp_path / "keys")
 
-    asyncio.run(main())
+    def status(key: str) -> int:
+        return int(client.post("/translate", json={"q": "men", **EN_DE, "api_key": key}).status_code)
 
-
-def test_figures_that_cannot_be_written_do_not_stop_the_translating() -> None:
-    def full_disk(jobs: int, waited: float, waiting: int) -> None:
-        raise OSError("no space left")
-
-    async def main() -> None:
-        batcher: Batcher[str, int, int] = Batcher(lambda group, tasks: tasks, BatchLimits(window=0.01), full_disk)
-        for _ in range(2):
-            assert await asyncio.wait_for(batcher.submit("a", [(1, 1)])[0], 30) == 1
-        assert batcher.is_working
-        batcher.close()
-        batcher.join(30)
-        assert not batcher.is_working
-
-    asyncio.run(main())
+    assert status("alpha") == 200
+    assert [status(f"guess {i}") for i in range(12)] == [403] * 10 + [429] * 2
+    assert status("alpha") == 429  # else the right guess would stand out
 
 
-def test_a_server_whose_translating_thread_is_gone_is_not_well(client: TestClient) -> None:
-    assert client.get("/health").status_code == 200
-    batcher = client.service.batcher  # type: ignore[attr-defined]
-    batcher.close()
-    batcher.join(30)
-    sick = client.get("/health")
-    assert sick.status_code == 503
-    assert "restart the server" in sick.json()["error"]
+def test_figures_are_for_those_who_may_see_them(make_client: MakeClient, tmp_path: Path) -> None:
+    (tmp_path / "keys").write_text("alpha\n")
+    guarded = make_client(metrics_token="secret")
+    keyed = make_client(api_keys=tmp_path / "keys")
+
+    def status(client: TestClient, token: str = "") -> int:
+        return int(client.get("/metrics", headers={"authorization": f"Bearer {token}"} if token else {}).status_code)
+
+    assert [status(guarded), status(guarded, "x"), status(guarded, "secret")] == [403, 403, 200]
+    assert [status(keyed), status(keyed, "x"), status(keyed, "alpha")] == [400, 403, 200]
+
+
+def test_a_text_with_too_many_pieces_is_refused_before_the_model_sees_it(make_client: MakeClient) -> None:
+    client = make_client(piece_limit=20)
+    words = "dogs " * 8
+    assert ask(client, words).status_code == 200
+    more = client.post("/translate", json={"q": words, **EN_DE, "alternatives": 2})
+    assert more.status_code == 400
+    assert "pieces to be written, at most 20; shorten the text or ask for fewer alternatives" in more.json()["error"]
+    assert len(client.translator.batches) == 1  # type: ignore[attr-defined]

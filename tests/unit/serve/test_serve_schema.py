@@ -1,16 +1,19 @@
 """schemathesis plays with every address the description names: no 5xx, and no answer it does not describe."""
 
+import os
+from pathlib import Path
+
 import schemathesis
 from hypothesis import HealthCheck, settings
 from schemathesis import Case
 from schemathesis.checks import positive_data_acceptance
 
-from recoversat.serve.app import create_app
-from recoversat.serve.service import make_service
+from recoversat.serve.http.app import create_app
 from recoversat.serve.settings import ServeSettings
-from tests.unit.serve.fake_translator import fake_model
+from tests.unit.serve.fake_translator import fake_model, fake_service
 
-SERVICE = make_service(ServeSettings(char_limit=200, text_limit=5, batch_window=0), [fake_model()])
+SETTINGS = ServeSettings(char_limit=200, text_limit=5, batch_window=0, suggestions=Path(os.devnull))
+SERVICE = fake_service(SETTINGS, [fake_model()])
 SCHEMA = schemathesis.openapi.from_asgi("/spec", create_app(SERVICE))
 SCHEMA.config.generation.update(database="none")
 
@@ -25,5 +28,6 @@ def test_the_app_does_what_it_describes(case: Case) -> None:
 def test_every_address_is_described() -> None:
     described = {operation.ok().path for operation in SCHEMA.get_all_operations()}
     assert described == {
-        "/translate", "/detect", "/languages", "/models", "/health", "/frontend/settings", "/metrics",
+        "/translate", "/detect", "/suggest", "/languages", "/models", "/health", "/livez", "/frontend/settings",
+        "/metrics",
     }  # fmt: skip

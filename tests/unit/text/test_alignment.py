@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from recoversat.text.alignment import Likelihoods, Part, place_of
+from recoversat.text.alignment import Part, place_of
 from recoversat.text.tokenizer import BpeTokenizer
 from recoversat.vocab import SPECIAL_PIECES
 
@@ -16,7 +16,7 @@ def place(
 ) -> str | None:
     ids = [TOKENIZER.encode([piece])[0][0] for piece in pieces.split()]
     outside = np.full(len(ids), -20.0)
-    given = Likelihoods(outside + (losses or 0.0), outside + gains, outside)
+    given = [outside + (losses or 0.0), outside + gains, outside]
     found = place_of(Part("all", inside, "rest", text), ids, given, TOKENIZER)
     return text[slice(*found)] if found else None
 

@@ -11,7 +11,7 @@ from recoversat.data.corpus import open_corpus
 from recoversat.data.prepare import TextPairs, prepare
 from recoversat.errors import UserError
 from recoversat.files.model_folder import write_description
-from recoversat.measuring.loading import load_system
+from recoversat.measuring.own import load_system
 from recoversat.measuring.peers.ctranslate2 import _prefix
 from recoversat.measuring.quality.metrics import corpus_bleu
 from recoversat.measuring.quality.subwords import Subwords

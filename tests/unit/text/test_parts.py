@@ -14,3 +14,10 @@ def test_parts_fit_and_join_to_the_text(chosen: list[str], room: int) -> None:
     parts = parts_of(text, "en", lambda part: len(part) <= room)
     assert parts.joined(parts.texts) == text
     assert all(part == part.strip() and 0 < len(part) <= room for part in parts.texts)
+
+
+def test_what_has_no_good_place_to_be_cut_is_cut_all_the_same() -> None:
+    text = "One. e" + 90 * "\u0301" + " two"
+    parts = parts_of(text, "en", lambda part: len(part) <= 20)
+    assert max(map(len, parts.texts)) <= 20
+    assert parts.joined(parts.texts) == text

@@ -219,3 +219,8 @@ def test_hostile_text_takes_no_longer_than_its_length(unit: str) -> None:
     pieces(text)
     trim(text)
     assert time.perf_counter() - started < 5
+
+
+def test_what_ends_a_line_ends_every_span() -> None:
+    assert hard_texts("{,plural\x1e} {{ a\u2028b }}") == []
+    assert hard_texts("{n, plural, one {a}}") == ["{n, plural, one {a}}"]

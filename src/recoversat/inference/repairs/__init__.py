@@ -31,4 +31,5 @@ REPAIRS = {
         "copy text without letters; with --segments auto, where numbers came out wrong, write again as one segment,"
         " and if they stay wrong translate the words around them by themselves"
     ),
+    "keep_ending": Switch("end a translation with the mark that its source ends with: a question stays one"),
 }  # fmt: skip

@@ -3,9 +3,11 @@
 from pathlib import Path
 
 from recoversat.measuring.peers.ctranslate2 import CTranslate2
+from recoversat.measuring.peers.marian import Marian
 from recoversat.measuring.system import Peer
 
-PEERS: tuple[type[Peer], ...] = (CTranslate2,)
+# The first whose marker is found: Marian's weights may be called model.bin too.
+PEERS: tuple[type[Peer], ...] = (Marian, CTranslate2)
 
 
 def peer_of(path: str) -> type[Peer] | None:

@@ -1,21 +1,15 @@
 """CTranslate2, with a folder that `recoversat export --format ctranslate2` wrote."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 from recoversat.config import Config, DecodeConfig
 from recoversat.errors import UserError
-from recoversat.export.ctranslate2_writer import (
-    MODEL,
-    NOTES,
-    POSITIONS,
-    import_ctranslate2,
-    write_ctranslate2,
-)
+from recoversat.export.ctranslate2_writer import MODEL, NOTES, POSITIONS, import_ctranslate2, write_ctranslate2
 from recoversat.files.storage import read_json
 from recoversat.measuring.specs import SystemSpec
-from recoversat.measuring.system import JSON, Peer, PeerTranslation, Weights, nothing_done
+from recoversat.measuring.system import JSON, Done, Peer, PeerTranslation, Weights, nothing_done
 from recoversat.text.directions import direction_tag, find_direction
 from recoversat.text.tokenizer import Tokenizer, load_tokenizer, vocabulary_fingerprint
 
@@ -82,11 +76,7 @@ class CTranslate2(Peer):
         return [len(ids) for ids in self._tokenizer.encode(texts)]
 
     def translate(
-        self,
-        texts: Sequence[str],
-        batch_size: int,
-        length: int | None = None,
-        done: Callable[[int], None] = nothing_done,
+        self, texts: Sequence[str], batch_size: int, length: int | None = None, done: Done = nothing_done
     ) -> list[PeerTranslation]:
         encoded = self._tokenizer.encode(texts, self._prefix)
         sources = [ids if text.strip() else [] for ids, text in zip(encoded, texts, strict=True)]

@@ -86,20 +86,7 @@ def split_by_score(scores: Values) -> tuple[list[int], list[int]]:
 def measure_confidence(scores: Values, hypotheses: Sequence[str], references: Sequence[str]) -> Confidence:
     """Say how well the scores rank the sentences of a test set."""
     quality = sentence_chrf(hypotheses, references)
-    return Confidence(
-        spearman=spearman(scores, quality),
-        kendall=kendall(scores, quality),
-        halves=_halves(scores, hypotheses, references) if len(scores) >= 2 else None,
-    )
-
-
-def _halves(scores: Values, hypotheses: Sequence[str], references: Sequence[str]) -> Halves:
-    (top, top_refs), (bottom, bottom_refs) = (
-        ([hypotheses[i] for i in part], [references[i] for i in part]) for part in split_by_score(scores)
-    )
-    return Halves(
-        top_bleu=corpus_score("bleu", top, top_refs).value,
-        bottom_bleu=corpus_score("bleu", bottom, bottom_refs).value,
-        top_chrf=corpus_score("chrf", top, top_refs).value,
-        bottom_chrf=corpus_score("chrf", bottom, bottom_refs).value,
-    )
+    parts = [([hypotheses[i] for i in part], [references[i] for i in part]) for part in split_by_score(scores)]
+    halves = (corpus_score(key, *part).value for key in ("bleu", "chrf") for part in parts)
+    found = Halves(*halves) if len(scores) > 1 else None
+    return Confidence(spearman(scores, quality), kendall(scores, quality), found)

@@ -74,16 +74,9 @@ def relative_increment(ratio: float, at_ratio: float) -> float:
 
 
 def error_rates(
-    tokens: Sequence[Ids],
-    at_name: str,
-    at_tokens: Sequence[Ids],
-    reference_tokens: Sequence[Ids] | None = None,
+    tokens: Sequence[Ids], at_name: str, at_tokens: Sequence[Ids], reference_tokens: Sequence[Ids] | None = None
 ) -> ErrorRates:
-    """Compute Rep, and Mis when the references' tokens are known, relative to the AT system `at_name`.
-
-    >>> error_rates([[7, 7]], "AT", [[7, 8, 9, 8]], [[7, 8]]).rep
-    100.0
-    """
+    """Compute Rep, and Mis when the references' tokens are known, relative to the AT system `at_name`."""
     repeated, at_repeated = repeated_ratio(tokens), repeated_ratio(at_tokens)
     rep = relative_increment(repeated, at_repeated)
     if reference_tokens is None:

@@ -1,7 +1,6 @@
 """What a system wrote and what it should have written: the only inputs of every measure."""
 
 import hashlib
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import ClassVar, Literal, NamedTuple, TypeAlias
@@ -12,7 +11,6 @@ from recoversat.measuring.system import JSON
 from recoversat.vocab import BOS, DEL, EOS, PAD
 
 Ending: TypeAlias = Literal["eos", "del", "cut"]
-Encode: TypeAlias = Callable[[str], list[int]]
 
 # Every signature says these, in this order, even when the answer is "unknown".
 SIGNATURE_KEYS = ("version", "data", "K", "p", "q", "beam", "engine", "precision", "device", "batch")
@@ -69,11 +67,7 @@ class SystemOutput:
 
     @property
     def signature(self) -> dict[str, JSON]:
-        """Give every setting under its name, None where the system did not say.
-
-        >>> SystemOutput("AT", "test", [], settings={"beam": 4, "alpha": 0.6}).signature["beam"]
-        4
-        """
+        """Give every setting under its name, None where the system did not say."""
         known: dict[str, JSON] = {key: self.settings.get(key) for key in SIGNATURE_KEYS}
         return known | {key: self.settings[key] for key in sorted(self.settings.keys() - known.keys())}
 
@@ -95,19 +89,15 @@ def _read_lines(path: Path, what: str) -> list[str]:
     return lines
 
 
-def read_test_set(name: str, sources: Path, references: Path, encode: Encode | None = None) -> TestSet:
-    """Read a test set from two aligned files; `encode` gives the sub-words that Mis and lengths are counted in."""
+def read_test_set(name: str, sources: Path, references: Path) -> TestSet:
+    """Read a test set from two aligned files."""
     source_lines = _read_lines(sources, "the sentences to translate")
     reference_lines = _read_lines(references, "their reference translations")
     _aligned(sources, source_lines, references, reference_lines)
     for number, (source, reference) in enumerate(zip(source_lines, reference_lines, strict=True), 1):
         if source.strip() and not reference.strip():
             raise UserError(f"{references}, line {number}: the reference is missing (the line is empty)")
-    if encode is None:
-        return TestSet(name, source_lines, reference_lines)
-    return TestSet(
-        name, source_lines, reference_lines, list(map(encode, reference_lines)), list(map(encode, source_lines))
-    )
+    return TestSet(name, source_lines, reference_lines)
 
 
 def read_output(name: str, test_set: TestSet, path: Path) -> SystemOutput:

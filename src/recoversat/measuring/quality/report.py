@@ -27,17 +27,13 @@ def to_record(result: Result) -> dict[str, JSON]:
         "sentences": len(output.hypotheses),
         **{key: _plain(result.quality.get(key)) for key in METRICS},
         "comparisons": [_plain(comparison) for comparison in result.comparisons],
-        "errors": _plain(result.errors),
-        "steps": _plain(result.steps),
-        "segments": _plain(result.segments),
-        "confidence": _plain(result.confidence),
+        **{key: _plain(getattr(result, key)) for key in ("errors", "steps", "segments", "confidence")},
         "latency_ms": output.latency_ms,
         "signature": output.signature,
     }
 
 
 def to_jsonl(results: Sequence[Result]) -> str:
-    """Write one line a system and test set."""
     return "".join(json.dumps(to_record(r), ensure_ascii=False, allow_nan=False) + "\n" for r in results)
 
 
@@ -68,16 +64,11 @@ def write_report(
 
 def signatures_of(results: Sequence[Result]) -> list[tuple[str, str]]:
     """List each distinct signature once: the metrics', then the systems'."""
-    found: dict[tuple[str, str], None] = {}
-    for result in results:
-        found |= {(score.name, score.signature): None for score in result.quality.values()}
-    for result in results:
-        found |= {(f"{c.metric}, paired bootstrap", c.signature): None for c in result.comparisons}
-    for result in results:
-        found[(f"test set {result.output.test_set}", f"hash:{result.test_set_hash}")] = None
-    for result in results:
-        found[(result.output.name, signature_text(result.output.signature) or "(no settings given)")] = None
-    return list(found)
+    scores = [(score.name, score.signature) for r in results for score in r.quality.values()]
+    tests = [(f"{c.metric}, paired bootstrap", c.signature) for r in results for c in r.comparisons]
+    sets = [(f"test set {r.output.test_set}", f"hash:{r.test_set_hash}") for r in results]
+    systems = [(r.output.name, signature_text(r.output.signature) or "(no settings given)") for r in results]
+    return list(dict.fromkeys([*scores, *tests, *sets, *systems]))
 
 
 def _all_tables(results: Sequence[Result], extra: Sequence[Table]) -> list[Table]:

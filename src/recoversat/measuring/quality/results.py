@@ -51,12 +51,7 @@ def _evaluate_on(test_set: TestSet, outputs: dict[str, SystemOutput], plan: Eval
     lines = {name: output.hypotheses for name, output in outputs.items()}
     scored = {
         key: score_systems(
-            key,
-            lines,
-            test_set.references,
-            baseline=plan.baseline,
-            n_samples=plan.n_samples,
-            tokenize=plan.tokenize,
+            key, lines, test_set.references, baseline=plan.baseline, n_samples=plan.n_samples, tokenize=plan.tokenize
         )
         for key in chosen_metrics(plan.more_metrics, plan.tokenize)
     }
@@ -70,7 +65,9 @@ def _evaluate_on(test_set: TestSet, outputs: dict[str, SystemOutput], plan: Eval
             errors=_errors(output, test_set, at_system),
             steps=None if output.steps is None else summarise_steps(output.steps),
             segments=None if output.segments is None else summarise_segments(output.segments),
-            confidence=_confidence(output, test_set),
+            confidence=None
+            if output.scores is None
+            else measure_confidence(output.scores, output.hypotheses, test_set.references),
         )
         for name, output in outputs.items()
     ]
@@ -87,9 +84,3 @@ def _errors(output: SystemOutput, test_set: TestSet, at_system: SystemOutput | N
     if output.tokens is None:
         return None
     return error_rates(output.tokens, at_system.name, at_system.tokens, test_set.reference_tokens)
-
-
-def _confidence(output: SystemOutput, test_set: TestSet) -> Confidence | None:
-    if output.scores is None:
-        return None
-    return measure_confidence(output.scores, output.hypotheses, test_set.references)

@@ -11,7 +11,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from recoversat.errors import UserError
-from recoversat.measuring.loading import load_system
+from recoversat.measuring.own import load_system
 from recoversat.measuring.quality.metrics import METRICS, chosen_metrics
 from recoversat.measuring.quality.outputs import SystemOutput, TestSet, read_output
 from recoversat.measuring.quality.plots import quality_plots
@@ -26,11 +26,6 @@ from recoversat.measuring.reports.table import Table, to_markdown
 from recoversat.measuring.specs import SystemSpec, TestSpec, check_evaluation
 
 Tables = Callable[[Sequence[Result]], list[Table]]
-
-
-def no_tables(results: Sequence[Result]) -> list[Table]:
-    """Add nothing to a report."""
-    return []
 
 
 @dataclass(frozen=True)
@@ -62,7 +57,7 @@ class Evaluated:
         return "\n".join(to_markdown(table) for table in shown if table)
 
 
-def run_evaluation(request: Request, tables: Tables = no_tables) -> Evaluated:
+def run_evaluation(request: Request, tables: Tables = lambda results: []) -> Evaluated:
     """Translate what is not translated yet, measure, and write the report."""
     plan = request.plan
     metrics = chosen_metrics(plan.more_metrics, plan.tokenize)

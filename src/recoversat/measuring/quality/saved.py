@@ -45,15 +45,12 @@ def save_output(folder: Path, output: SystemOutput, test_set: TestSet) -> Path:
         latency_ms=output.latency_ms,
         settings=output.settings,
     )
-    lines = [head, *(_sentence(output, number) for number in range(len(output.hypotheses)))]
+    columns = {key: getattr(output, field) or [None] * len(output.hypotheses) for key, field in _COLUMNS.items()}
+    sentences = [dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True)]
+    lines = [head, *(_Sentence(**sentence) for sentence in sentences)]
     path = folder / f"{output.name}.jsonl"
     write_text(path, "".join(f"{line.model_dump_json()}\n" for line in lines))
     return path
-
-
-def _sentence(output: SystemOutput, number: int) -> _Sentence:
-    columns = {key: getattr(output, field) for key, field in _COLUMNS.items()}
-    return _Sentence(**{key: column[number] if column else None for key, column in columns.items()})
 
 
 def read_saved(path: Path, test_set: TestSet, name: str | None = None) -> SystemOutput:
@@ -72,13 +69,10 @@ def read_saved(path: Path, test_set: TestSet, name: str | None = None) -> System
         raise UserError(f"{path}, line {len(lines) + 2}: missing, there are {len(test_set.sources)} sentences")
     try:
         sentences = [_Sentence.model_validate_json(line) for line in lines]
-        columns = {field: _column([getattr(one, key) for one in sentences]) for key, field in _COLUMNS.items()}
+        columns = {field: [getattr(one, key) for one in sentences] for key, field in _COLUMNS.items()}
+        known: dict[str, Any] = {field: None if None in column else column for field, column in columns.items()}
         return SystemOutput(
-            name or head.system, test_set.name, latency_ms=head.latency_ms, settings=head.settings, **columns
+            name or head.system, test_set.name, latency_ms=head.latency_ms, settings=head.settings, **known
         )
     except ValueError as error:
         raise UserError(f"{path}: damaged ({error}); delete it and evaluate the model again") from None
-
-
-def _column(values: list[Any]) -> Any:
-    return None if any(value is None for value in values) else values

@@ -35,20 +35,11 @@ def summarise_steps(steps: Sequence[int]) -> StepSummary:
 
 
 def summarise_segments(sentences: Sequence[Sequence[SegmentStat]]) -> SegmentSummary:
-    """Pool the segments of all sentences.
-
-    >>> summarise_segments([[SegmentStat(3, "eos"), SegmentStat(1, "del")]])
-    SegmentSummary(total=2, deleted_share=0.5, cut_share=0.0, length_counts={3: 1})
-    """
+    """Pool the segments of all sentences."""
     pooled = [segment for segments in sentences for segment in segments]
     endings = Counter(segment.ending for segment in pooled)
-    total = len(pooled)
-    return SegmentSummary(
-        total=total,
-        deleted_share=endings["del"] / total if total else 0.0,
-        cut_share=endings["cut"] / total if total else 0.0,
-        length_counts=_counted(segment.length for segment in pooled if segment.ending != "del"),
-    )
+    deleted, cut = (endings[ending] / len(pooled) if pooled else 0.0 for ending in ("del", "cut"))
+    return SegmentSummary(len(pooled), deleted, cut, _counted(one.length for one in pooled if one.ending != "del"))
 
 
 def _counted(values: Iterable[int]) -> dict[int, int]:

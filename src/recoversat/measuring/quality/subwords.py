@@ -38,14 +38,15 @@ class Subwords:
 
     def read_test_set(self, spec: TestSpec) -> TestSet:
         """Read a test set with everything that can be counted in it."""
-        encode = self._encode if self.tokenizer else None
-        test_set = read_test_set(spec.name, spec.sources, spec.references, encode)
-        if self.data and self.data.both_directions:
-            texts = [text for _, text in directed(test_set.sources, self.data, self.data.tgt_lang)]
-            test_set = replace(test_set, source_tokens=[self._encode(text) for text in texts])
-        if not self.is_split_text:
+        test_set = read_test_set(spec.name, spec.sources, spec.references)
+        if self.tokenizer is None:
             return test_set
-        return replace(test_set, references=[join_subwords(line) for line in test_set.references])
+        sources = test_set.sources
+        if self.data and self.data.tagged:
+            sources = [text for _, text in directed(sources, self.data, self.data.tgt_lang)]
+        references = [join_subwords(line) if self.is_split_text else line for line in test_set.references]
+        tokens, source_tokens = map(self.tokenizer.encode, (test_set.references, sources))
+        return replace(test_set, references=references, reference_tokens=tokens, source_tokens=source_tokens)
 
     def align(self, output: SystemOutput) -> SystemOutput:
         """Give an output tokens of this vocabulary; those of another one are replaced by a new encoding."""
@@ -59,8 +60,4 @@ class Subwords:
         if self.is_split_text and not any(_GLUE in line for line in lines):
             return replace(output, tokens=None)  # words that were never split: most of them would be unknown
         settings: dict[str, JSON] = {**output.settings, "tokens": "encoded again"}
-        return replace(output, tokens=[self._encode(line) for line in lines], settings=settings)
-
-    def _encode(self, line: str) -> list[int]:
-        assert self.tokenizer is not None
-        return self.tokenizer.encode([line])[0]
+        return replace(output, tokens=self.tokenizer.encode(lines), settings=settings)

@@ -22,17 +22,14 @@ def comparison_table(results: Sequence[Result]) -> Table | None:
     if not compared:
         return None
     metrics = [comparison.metric for comparison in compared[0].comparisons]
+    rows = [[r.output.test_set, r.output.name] for r in compared]
+    for row, result in zip(rows, compared, strict=True):
+        for one in result.comparisons:
+            row += [f"{one.mean:.2f} ± {one.interval:.2f}", f"{one.difference:+.2f}", _p_value(one)]
     return Table(
         caption=f"Paired bootstrap against {_baselines(results)}",
         columns=["Test set", "System", *(head for m in metrics for head in (m, f"Δ {m}", "p"))],
-        rows=[
-            [
-                r.output.test_set,
-                r.output.name,
-                *(cell for c in r.comparisons for cell in _comparison_cells(c)),
-            ]
-            for r in compared
-        ],
+        rows=rows,
         n_labels=2,
         notes=[
             "Scores are means over the resamples, ± half of the 95 % interval. A difference with p < 0.05"
@@ -109,11 +106,6 @@ def _significance(result: Result) -> str:
 def _p_value(comparison: Comparison) -> str:
     # sacreBLEU gives a difference of exactly zero the smallest p there is, which reads as "significant".
     return MISSING if comparison.difference == 0 else f"{comparison.p_value:.3f}"
-
-
-def _comparison_cells(comparison: Comparison) -> list[str]:
-    mean = f"{comparison.mean:.2f} ± {comparison.interval:.2f}"
-    return [mean, f"{comparison.difference:+.2f}", _p_value(comparison)]
 
 
 def _baselines(results: Sequence[Result]) -> str:

@@ -1,7 +1,6 @@
 """From a system and a test set to a `SystemOutput`: translate, time, keep, and use again what is still true."""
 
 import time
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -67,7 +66,16 @@ class ModelOutputs:
             tokens=[one.ids for one in written],
             settings=self.settings,
         )
-        return _with_steps(output, [one for one in written if isinstance(one, Translation)])
+        own = [one for one in written if isinstance(one, Translation)]
+        if not own:
+            return output
+        segments = [[SegmentStat(len(one.ids), one.ending) for one in each.segments] for each in own]
+        return replace(  # what only our own models tell
+            output,
+            steps=[one.steps for one in own],
+            segments=None if output.settings["K"] is None else segments,
+            scores=[one.score for one in own],
+        )
 
     def _latency_ms(self, test_set: TestSet, n_sentences: int) -> float:
         """Return the mean time of one sentence at batch 1, tokenisation included."""
@@ -78,16 +86,3 @@ class ModelOutputs:
         for source in sources:
             self.system.translate([source], 1)
         return 1000 * (time.perf_counter() - began) / max(len(sources), 1)
-
-
-def _with_steps(output: SystemOutput, translations: Sequence[Translation]) -> SystemOutput:
-    """Add what only our own models tell: steps, segments and scores."""
-    if not translations:
-        return output
-    segments = [[SegmentStat(len(one.ids), one.ending) for one in each.segments] for each in translations]
-    return replace(
-        output,
-        steps=[one.steps for one in translations],
-        segments=None if output.settings["K"] is None else segments,
-        scores=[one.score for one in translations],
-    )

@@ -1,6 +1,5 @@
 """A table that can be written as Markdown and as accessible HTML."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from html import escape
 
@@ -63,54 +62,33 @@ def to_markdown(table: Table) -> str:
     | 2 | 9.1 |
     <BLANKLINE>
     """
-    cells = [[_markdown_cell(cell) for cell in row] for row in (table.columns, *table.rows)]
+    cells = [[cell.replace("|", "\\|").replace("\n", " ") for cell in row] for row in (table.columns, *table.rows)]
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
-    lines = [_markdown_row(row, widths, table.n_labels) for row in cells]
-    rule = "|".join(
-        ":" + "-" * (width + 1) if index < table.n_labels else "-" * (width + 1) + ":"
-        for index, width in enumerate(widths)
+    sides = ["<" if index < table.n_labels else ">" for index in range(len(widths))]
+    rule = [f":{'-' * (w + 1)}" if side == "<" else f"{'-' * (w + 1)}:" for w, side in zip(widths, sides, strict=True)]
+    head, *lines = (
+        " | ".join(f"{cell:{side}{width}}" for cell, side, width in zip(row, sides, widths, strict=True))
+        for row in cells
     )
-    body = "\n".join([lines[0], f"|{rule}|", *lines[1:]])
+    body = "\n".join([f"| {head} |", f"|{'|'.join(rule)}|", *(f"| {line} |" for line in lines)])
     notes = "".join(f"\n{note}\n" for note in table.notes)
     return f"**{table.caption}**\n\n{body}\n{notes}"
 
 
 def to_html(table: Table) -> str:
-    """Write an HTML table whose heads are marked as such; it scrolls by itself when it is too wide.
-
-    >>> '<th scope="row">2</th><td>9.1</td>' in to_html(Table("Speed", ["K", "ms"], [["2", "9.1"]]))
-    True
-    """
-    caption = escape(table.caption)
-    heads = "".join(
-        f'<th scope="col"{_label_class(index, table)}>{escape(head)}</th>' for index, head in enumerate(table.columns)
-    )
-    rows = "\n".join(f"<tr>{_html_cells(row, table.n_labels)}</tr>" for row in table.rows)
+    """Write an HTML table whose heads are marked as such; it scrolls by itself when it is too wide."""
+    caption, n = escape(table.caption), table.n_labels
+    marks = [' class="label"' if index < n else "" for index in range(len(table.columns))]
+    heads = [f'<th scope="col"{mark}>{escape(head)}</th>' for mark, head in zip(marks, table.columns, strict=True)]
+    cells = [
+        [f'<th scope="row">{escape(cell)}</th>' for cell in row[:n]] + [f"<td>{escape(cell)}</td>" for cell in row[n:]]
+        for row in table.rows
+    ]
+    rows = "\n".join(f"<tr>{''.join(row)}</tr>" for row in cells)
     notes = "".join(f'<p class="note">{escape(note)}</p>\n' for note in table.notes)
     # A region that scrolls must be reachable by keyboard: hence tabindex, role and a name.
     return (
         f'<div class="scroll" tabindex="0" role="region" aria-label="{caption}">\n'
-        f"<table>\n<caption>{caption}</caption>\n<thead><tr>{heads}</tr></thead>\n"
+        f"<table>\n<caption>{caption}</caption>\n<thead><tr>{''.join(heads)}</tr></thead>\n"
         f"<tbody>\n{rows}\n</tbody>\n</table>\n</div>\n{notes}"
     )
-
-
-def _markdown_cell(text: str) -> str:
-    return text.replace("|", "\\|").replace("\n", " ")
-
-
-def _markdown_row(cells: Sequence[str], widths: Sequence[int], n_labels: int) -> str:
-    padded = (
-        cell.ljust(width) if index < n_labels else cell.rjust(width)
-        for index, (cell, width) in enumerate(zip(cells, widths, strict=True))
-    )
-    return f"| {' | '.join(padded)} |"
-
-
-def _label_class(index: int, table: Table) -> str:
-    return ' class="label"' if index < table.n_labels else ""
-
-
-def _html_cells(row: Sequence[str], n_labels: int) -> str:
-    labels = "".join(f'<th scope="row">{escape(cell)}</th>' for cell in row[:n_labels])
-    return labels + "".join(f"<td>{escape(cell)}</td>" for cell in row[n_labels:])

@@ -1,5 +1,6 @@
 """Time systems in turn: one process each, one of them awake at a time, several rounds."""
 
+import signal
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -10,6 +11,7 @@ import psutil
 
 from recoversat.measuring.speed.machine import busy_seconds
 from recoversat.measuring.speed.pool import Worker, WorkerError
+from recoversat.pipeline.stopping import stop_signals
 from recoversat.show.progress import progress
 
 T = TypeVar("T")
@@ -77,7 +79,7 @@ def measure(workers: Sequence[Worker], tasks: Sequence[Task], rounds: int) -> Me
     own = sum(worker.cpu_s for worker in workers)
     total = sum(t.worker.alive and t.task.takes_part(number) for t in timings for number in range(rounds))
     try:
-        with progress("bench", total) as bar:
+        with stop_signals(signal.default_int_handler), progress("bench", total) as bar:
             for number in range(rounds):
                 for timing in _turned(timings, number, len(workers)):
                     if timing.worker.alive and timing.task.takes_part(number):
@@ -92,7 +94,7 @@ def measure(workers: Sequence[Worker], tasks: Sequence[Task], rounds: int) -> Me
         for timing in timings:
             del timing.rounds[complete:]
     own = sum(worker.cpu_s for worker in workers) - own
-    others = _others(busy, own, time.perf_counter() - began)
+    others = max(0.0, busy_seconds() - busy - own) / ((time.perf_counter() - began) * (psutil.cpu_count() or 1))
     return Measured(timings, complete, interrupted, others)
 
 
@@ -129,8 +131,3 @@ def _time(timing: Timing) -> None:
     timing.idle_cpu_s = max(timing.idle_cpu_s, answer["idle_cpu_s"])
     if timing.worker.threads > 1:
         time.sleep(_SETTLE)
-
-
-def _others(before: float, own: float, seconds: float) -> float:
-    """Return the share of the machine that other processes had."""
-    return max(0.0, busy_seconds() - before - own) / (seconds * (psutil.cpu_count() or 1))

@@ -1,7 +1,5 @@
 """Two pictures: how time grows with length, and quality against time."""
 
-from collections.abc import Sequence
-
 from recoversat.measuring.reports.plots import Plot, line_chart, quality_speed_chart
 from recoversat.measuring.speed.results import BenchResult, GrowthPoint, best_rows
 
@@ -24,15 +22,16 @@ def speed_plots(result: BenchResult) -> list[Plot]:
 
 
 def _growth(curves: dict[str, list[GrowthPoint]], fixed: bool) -> Plot:
+    ends = {name: (points[0], points[-1]) for name, points in curves.items()}
+    said = [f"{name}: {_point(a, ' tokens')}, {_point(b)}" for name, (a, b) in ends.items()]
     return line_chart(
         "latency-by-length",
         "Time of a sentence over its length, batch 1",
-        "; ".join(f"{name}: {_ends(points)}" for name, points in curves.items()),
+        "; ".join(said),
         {name: ([p.length for p in points], [p.ms for p in points]) for name, points in curves.items()},
         ("tokens written" if fixed else "source length in sub-words", "ms a sentence, batch 1"),
     )
 
 
-def _ends(points: Sequence[GrowthPoint]) -> str:
-    first, last = points[0], points[-1]
-    return f"{first.ms:.1f} ms at {first.length:.0f} tokens, {last.ms:.1f} ms at {last.length:.0f}"
+def _point(point: GrowthPoint, unit: str = "") -> str:
+    return f"{point.ms:.1f} ms at {point.length:.0f}{unit}"

@@ -91,23 +91,16 @@ class BenchResult:
     same_text: dict[str, list[int]] = field(default_factory=dict)  # as our greedy AT: [same, of]
 
     def as_json(self) -> dict[str, Any]:
-        """Return what bench.json holds."""
         return {"format": FORMAT, **asdict(self)}
 
 
 def facts_of(worker: Worker) -> SystemFacts:
     """Collect what a worker said of itself."""
-    known = {name: worker.facts.get(name) for name in ("family", "engine", "precision", "device", "segments")}
+    names = ("family", "engine", "precision", "device", "segments", "bytes")
+    known = {name: worker.facts[name] for name in names if worker.facts.get(name) is not None}
+    known |= {"start_s": worker.start_s, "load_s": worker.load_s, "error": worker.error}
     return SystemFacts(
-        worker.system.name,
-        _public(worker.system.path),
-        worker.threads,
-        **{name: value for name, value in known.items() if value is not None},
-        beam=worker.system.beam,
-        bytes=worker.facts.get("bytes", 0),
-        start_s=worker.start_s,
-        load_s=worker.load_s,
-        error=worker.error,
+        worker.system.name, _public(worker.system.path), worker.threads, beam=worker.system.beam, **known
     )
 
 

@@ -6,11 +6,10 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from types import FrameType
 
 from recoversat.engines.onnx.engine import cores
 from recoversat.errors import UserError
-from recoversat.files.storage import atomic_folder, lines_of, write_json, write_text
+from recoversat.files.storage import atomic_folder, lines_of, refuse_existing, write_json, write_text
 from recoversat.measuring.quality.metrics import corpus_bleu
 from recoversat.measuring.reports.plots import write_plot
 from recoversat.measuring.specs import SystemSpec, check_names
@@ -21,7 +20,6 @@ from recoversat.measuring.speed.pool import Worker
 from recoversat.measuring.speed.results import OURS, BenchResult, facts_of, growth_of, ratios_of, rows_of
 from recoversat.measuring.speed.tables import report_text
 from recoversat.measuring.speed.untrained import build_untrained, sentences, untrained_config
-from recoversat.pipeline.stopping import stop_signals
 from recoversat.show.progress import Bar, progress
 
 _QUIET_ENOUGH = 0.1  # share of the machine that others may have
@@ -68,7 +66,7 @@ def bench_text(
     check_names([system.name for system in systems], "--system")
     if not any(Path(system.path).exists() for system in systems):
         raise UserError(f"{systems[0].path}: no such model folder")
-    _check_place(out, force)
+    refuse_existing(out, force)
     sources = list(lines_of(src))
     references = list(lines_of(ref)) if ref else None
     if references is not None and len(references) != len(sources):
@@ -78,7 +76,7 @@ def bench_text(
         raise UserError(f"{src}: no text to translate")
     outputs: dict[str, list[str]] = {}
     with _started(systems, settings, texts[0], None) as workers:
-        measured = _measure(workers, make_tasks(texts, settings.batches), settings.rounds)
+        measured = measure(workers, make_tasks(texts, settings.batches), settings.rounds)
         lengths = ask_each(workers, lambda worker: list(worker.ask("measure", texts=texts)["lengths"]))
         if not measured.interrupted:  # who is in a hurry gets what was measured
             with progress("translate all", len(systems)) as bar:
@@ -95,7 +93,7 @@ def bench_text(
 
 def bench_untrained(untrained: Untrained, settings: Settings, out: Path, *, force: bool = False) -> BenchResult:
     """Time untrained models that write a fixed number of tokens."""
-    _check_place(out, force)
+    refuse_existing(out, force)
     config = untrained_config(untrained.shape, untrained.vocabulary, untrained.segments)
     length = untrained.length
     tasks = make_tasks(sentences(settings.sentences or 16, length, untrained.vocabulary), settings.batches, length)
@@ -104,10 +102,10 @@ def bench_untrained(untrained: Untrained, settings: Settings, out: Path, *, forc
         texts = sentences(_GROWTH_SENTENCES, longer, untrained.vocabulary)
         tasks.append(Task(1, [[text] for text in texts], longer, only_growth=True))
     with tempfile.TemporaryDirectory() as name:
-        _say("writing untrained models")
+        print("writing untrained models", file=sys.stderr, flush=True)
         systems = build_untrained(Path(name), config, untrained.segments, settings.device)
         with _started(systems, settings, tasks[0].batches[0][0], length) as workers:
-            measured = _measure(workers, tasks, settings.rounds)
+            measured = measure(workers, tasks, settings.rounds)
     shape = config.model.model_dump(exclude={"kind", "dropout", "attention_dropout", "activation_dropout"})
     result = _result(workers, measured, {}, settings, {"untrained": shape, "length": length})
     steps = ", ".join(f"{-(-length // k) + 2} with K = {k}" for k in untrained.segments)
@@ -120,16 +118,6 @@ def bench_untrained(untrained: Untrained, settings: Settings, out: Path, *, forc
     return result
 
 
-def _measure(workers: Sequence[Worker], tasks: Sequence[Task], rounds: int) -> Measured:
-    """Measure until all is done or somebody stops it."""
-
-    def interrupt(number: int, frame: FrameType | None) -> None:
-        raise KeyboardInterrupt
-
-    with stop_signals(interrupt):
-        return measure(workers, tasks, rounds)
-
-
 def _write_all(worker: Worker, texts: list[str], bar: Bar) -> list[str]:
     bar.advance(0, worker.system.name)
     written: list[str] = worker.ask("write", texts=texts, batch=_BATCH)["texts"]
@@ -137,17 +125,8 @@ def _write_all(worker: Worker, texts: list[str], bar: Bar) -> list[str]:
     return written
 
 
-def _check_place(out: Path, force: bool) -> None:
-    if out.exists() and not force:
-        raise UserError(f"{out} exists already; choose another folder or add --force to replace it")
-
-
 def _spread(lines: list[str], n: int) -> list[str]:
-    """Take n lines from all over the file.
-
-    >>> _spread(["a", "b", "c", "d"], 2)
-    ['a', 'c']
-    """
+    """Take n lines from all over the file."""
     return [lines[i * len(lines) // n] for i in range(n)] if n < len(lines) else lines
 
 
@@ -165,7 +144,7 @@ def _started(
         for worker in workers:
             worker.start(first, length)
             what = f"ready after {worker.start_s:.1f} s" if worker.alive else f"left out: {worker.error}"
-            _say(f"{worker.system.name}, {worker.threads} thread(s): {what}")
+            print(f"{worker.system.name}, {worker.threads} thread(s): {what}", file=sys.stderr, flush=True)
         if not any(worker.alive for worker in workers):
             raise UserError("no system could be loaded: " + "; ".join(dict.fromkeys(str(w.error) for w in workers)))
         yield workers
@@ -219,7 +198,3 @@ def _write(result: BenchResult, outputs: dict[str, list[str]], out: Path, force:
             write_text(folder / "outputs" / f"{name}.txt", "".join(f"{line}\n" for line in lines))
         write_json(folder / "bench.json", result.as_json())
         write_text(folder / "bench.md", "# Speed\n\n" + report_text(result))
-
-
-def _say(text: str) -> None:
-    print(text, file=sys.stderr, flush=True)

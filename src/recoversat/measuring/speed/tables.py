@@ -1,7 +1,7 @@
 """The tables of a benchmark, as Markdown that also reads as text."""
 
 from recoversat.measuring.reports.table import MISSING, Table, number, to_markdown, without_empty_columns
-from recoversat.measuring.speed.results import BenchResult, SystemFacts, best_rows
+from recoversat.measuring.speed.results import BenchResult, best_rows
 
 
 def report_text(result: BenchResult) -> str:
@@ -47,17 +47,16 @@ def speed_table(result: BenchResult) -> Table:
 def system_table(result: BenchResult) -> Table:
     """What each system is, and why one has no figures."""
     heads = ["system", "engine", "precision", "device", "K", "beam", "threads", "size MB", "start s", "BLEU", "failed"]
-    return Table("Systems", heads, [_system_row(facts, result) for facts in result.systems], n_labels=4)
-
-
-def _system_row(facts: SystemFacts, result: BenchResult) -> list[str]:
-    loaded = bool(facts.engine)
-    return [
-        facts.name, facts.engine or MISSING, facts.precision or MISSING, facts.device or MISSING,
-        str(facts.segments or MISSING), str(facts.beam), str(facts.threads),
-        number(facts.bytes / 1e6 if loaded else None, 1), number(facts.start_s if loaded else None),
-        number(result.bleu.get(facts.name)), facts.error or MISSING,
+    rows = [
+        [
+            one.name, one.engine or MISSING, one.precision or MISSING, one.device or MISSING,
+            str(one.segments or MISSING), str(one.beam), str(one.threads),
+            number(one.bytes / 1e6 if one.engine else None, 1), number(one.start_s if one.engine else None),
+            number(result.bleu.get(one.name)), one.error or MISSING,
+        ]
+        for one in result.systems
     ]  # fmt: skip
+    return Table("Systems", heads, rows, n_labels=4)
 
 
 def machine_lines(result: BenchResult) -> list[str]:

@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 
 from recoversat.config import PRESETS, Config, ModelConfig, parse_config
 from recoversat.errors import UserError
-from recoversat.export.ranges import Range
 from recoversat.files.model_folder import WEIGHTS, write_description
 from recoversat.measuring import peers
 from recoversat.measuring.specs import SystemSpec
@@ -45,7 +44,8 @@ def sentences(n: int, length: int, vocabulary: int) -> list[str]:
 
 def build_untrained(folder: Path, config: Config, segments: Sequence[int], device: str) -> list[SystemSpec]:
     """Write the models and say which systems are to be timed."""
-    tokenizer = BpeTokenizer(_pieces(config))
+    words = [f"w{word}" for word in range((config.model.vocab_size or 0) - N_SPECIAL)]
+    tokenizer = BpeTokenizer([*SPECIAL_PIECES, *words])
     weights = random_weights(config.model)
     own, compute = _write_own(folder, config, tokenizer, weights, device)
     ways = [(f"RecoverSAT K={k}", k, 1) for k in segments]
@@ -81,16 +81,11 @@ def _write_own(
     return own, "int8"
 
 
-def made_up_ranges(weights: Mapping[str, NDArray[np.float32]]) -> dict[str, Range]:
+def made_up_ranges(weights: Mapping[str, NDArray[np.float32]]) -> dict[str, tuple[float, float]]:
     """Say for each product how large its inputs may get, as exporting a trained model measures it."""
     matrices = [name for name, array in weights.items() if ".layers." in name and array.ndim == 2]
     products = [name.removesuffix(".weight") for name in [*matrices, "embedding.weight"]]
-    return {name: Range(0.0 if name.endswith("feed_forward.outer") else -8.0, 8.0) for name in products}
-
-
-def _pieces(config: Config) -> list[str]:
-    assert config.model.vocab_size is not None
-    return [*SPECIAL_PIECES, *(f"w{word}" for word in range(config.model.vocab_size - N_SPECIAL))]
+    return {name: (0.0 if name.endswith("feed_forward.outer") else -8.0, 8.0) for name in products}
 
 
 def _search(beam: int) -> str:

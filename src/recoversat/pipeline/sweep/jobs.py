@@ -7,7 +7,6 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from types import FrameType
 
 from recoversat.errors import UserError
 from recoversat.pipeline.stopping import stop_signals
@@ -25,14 +24,6 @@ class Job:
     log: Path
 
 
-@dataclass
-class _Interruption:
-    asked: int = 0
-
-    def ask(self, signum: int, frame: FrameType | None) -> None:
-        self.asked += 1
-
-
 def run_jobs(jobs: Sequence[Job], at_once: int, tell: Callable[[str], None], held_file: int) -> dict[str, str]:
     """Run all jobs, `at_once` at a time; return why some failed, by name.
 
@@ -42,26 +33,26 @@ def run_jobs(jobs: Sequence[Job], at_once: int, tell: Callable[[str], None], hel
     """
     waiting, running, failed = list(jobs), dict[str, subprocess.Popen[bytes]](), dict[str, str]()
     logs = {job.name: (job.log, job.log.stat().st_size if job.log.exists() else 0) for job in jobs}
-    interruption = _Interruption()
-    with stop_signals(interruption.ask):
+    asked: list[int] = []  # signals to stop
+    with stop_signals(lambda number, _: asked.append(number)):
         passed_on = 0
         while waiting or running:
-            while waiting and len(running) < at_once and not interruption.asked:
+            while waiting and len(running) < at_once and not asked:
                 job = waiting.pop(0)
                 tell(f"{job.name}: training, log in {job.log}")
                 running[job.name] = _start(job, at_once, held_file)
-            while passed_on < interruption.asked:
+            while passed_on < len(asked):
                 passed_on += 1
                 waiting.clear()
                 for process in running.values():
                     process.send_signal(signal.SIGINT)
             for name in [name for name, process in running.items() if process.poll() is not None]:
                 code = running.pop(name).returncode
-                if code and not interruption.asked:
+                if code and not asked:
                     failed[name] = _last_lines(*logs[name])
-                tell(f"{name}: {'done' if code == 0 else 'stopped' if interruption.asked else 'failed'}")
+                tell(f"{name}: {'done' if code == 0 else 'stopped' if asked else 'failed'}")
             time.sleep(_POLL_SECONDS if running else 0)
-    if interruption.asked:
+    if asked:
         raise UserError("stopped; what is finished is kept, and the same command continues from there")
     return failed
 

@@ -5,8 +5,8 @@ OUT/logs what it printed, OUT/report the evaluation. Variants with the same sett
 """
 
 import sys
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import yaml
@@ -16,13 +16,16 @@ from recoversat.data.corpus import Corpus, open_corpus
 from recoversat.errors import UserError
 from recoversat.files.model_folder import resolve_model
 from recoversat.files.storage import held, read_json, write_text
-from recoversat.measuring.quality.paper import studies
-from recoversat.measuring.quality.results import EvaluationPlan
+from recoversat.measuring.quality.paper import Figures, Study, ablation_table, figures_of, studies
+from recoversat.measuring.quality.results import EvaluationPlan, Result
 from recoversat.measuring.quality.run import Evaluated, Request, run_evaluation
+from recoversat.measuring.reports.table import Table, without_empty_columns
 from recoversat.measuring.specs import SystemSpec, TestSpec, parse_system
 from recoversat.pipeline.sweep.jobs import Job, run_jobs
-from recoversat.pipeline.sweep.tables import AT, ablation_tables
 from recoversat.pipeline.sweep.variants import SweepFile, Variant, read_sweep
+
+AT = "AT"  # the name of the autoregressive system in a sweep's report
+_COLUMNS = ("BLEU", "Rep", "Mis", "Step")  # of a table that the paper does not have
 
 
 @dataclass(frozen=True)
@@ -43,21 +46,17 @@ class SweepOptions:
     batch_size: int = 32
 
 
-@dataclass(frozen=True)
-class Swept:
-    """The evaluation of what is finished, and why some variants are not."""
-
-    evaluated: Evaluated | None
-    failed: dict[str, str]
-
-
 _AT_WORK = "another sweep, or a training that one left behind, is at work here; wait for it or stop it"
 
 
-def run_sweep(file: Path, out: Path, options: SweepOptions, tell: Callable[[str], None]) -> Swept:
-    """Train the variants that are not trained yet, then evaluate all that are."""
+def run_sweep(
+    file: Path, out: Path, options: SweepOptions, tell: Callable[[str], None]
+) -> tuple[Evaluated | None, dict[str, str]]:
+    """Train the variants that are not trained yet, evaluate all that are; say why some are not, by name."""
     sweep = read_sweep(file)
-    corpus = open_corpus(_corpus_folder(sweep, options))
+    if options.corpus is None and sweep.corpus is None:
+        raise UserError("no corpus to train on; name one: --corpus FOLDER")
+    corpus = open_corpus(options.corpus or Path(str(sweep.corpus)))
     request = _request(sweep, options, corpus, out)  # first: a wrong path must not show after days of training
     teacher = _teacher(sweep, options)
     with held(out, _AT_WORK, patience=0) as held_file:
@@ -72,14 +71,14 @@ def run_sweep(file: Path, out: Path, options: SweepOptions, tell: Callable[[str]
         failed = run_jobs(jobs, options.jobs, tell, held_file)
         finished = [SystemSpec(name, str(out / "runs" / name)) for name in configs if name not in failed]
         if not finished:
-            return Swept(None, failed)
+            return None, failed
         asked = Request(
             [*request.systems, *finished], request.tests, out / "report", request.plan,
             options.batch_size, options.device, options.latency, title=f"Sweep {file.stem}",
         )  # fmt: skip
         published = studies(next(iter(configs.values())).preset, corpus.config.src_lang, corpus.config.tgt_lang)
         evaluated = run_evaluation(asked, lambda found: ablation_tables(sweep.variants, run_of, found, published))
-        return Swept(evaluated, failed)
+        return evaluated, failed
 
 
 def _runs(
@@ -127,7 +126,7 @@ def _is_trained(run: Path, config: Config, corpus: Corpus, teacher: Path | None,
 def _request(sweep: SweepFile, options: SweepOptions, corpus: Corpus, out: Path) -> Request:
     """Say what the runs are compared with, and on what: the corpus's validation text where no test set is given."""
     tests = [*options.tests]
-    for name, files in (sweep.test or {}).items() if not tests else ():
+    for name, files in sweep.test.items() if not tests else ():
         if not isinstance(files, list) or len(files) != 2:
             raise UserError(f"test: {name}: expected [SOURCES, REFERENCES], found {files!r}")
         tests.append(TestSpec(str(name), Path(files[0]), Path(files[1])))
@@ -145,14 +144,47 @@ def _request(sweep: SweepFile, options: SweepOptions, corpus: Corpus, out: Path)
     return Request(systems, tests, out, EvaluationPlan(at_system=AT if at else None))
 
 
-def _corpus_folder(sweep: SweepFile, options: SweepOptions) -> Path:
-    if options.corpus is None and sweep.corpus is None:
-        raise UserError("no corpus to train on; name one: --corpus FOLDER")
-    return options.corpus or Path(str(sweep.corpus))
-
-
 def _teacher(sweep: SweepFile, options: SweepOptions) -> Path | None:
     teacher = options.init_from or (Path(sweep.init_from) if sweep.init_from else None)
     if options.init_decoder and not teacher:
         raise UserError("--init-decoder starts from a teacher's decoder: add --init-from TEACHER")
     return teacher
+
+
+def ablation_tables(
+    variants: Sequence[Variant],
+    run_of: Mapping[Variant, str],
+    results: Sequence[Result],
+    published: Mapping[str, Study],
+) -> list[Table]:
+    """Make a table for each thing that varies and each test set; `run_of` names a variant's system.
+
+    `published` holds the paper's table for each thing that varies, where it has one.
+    """
+    test_sets = list(dict.fromkeys(result.output.test_set for result in results))
+    axes = list(dict.fromkeys(variant.axis for variant in variants))
+    tables = []
+    for axis in axes:
+        along = {variant.label: run_of[variant] for variant in variants if variant.axis == axis}
+        for test_set in test_sets:
+            here = {result.output.name: result for result in results if result.output.test_set == test_set}
+            if any(system in here for system in along.values()):
+                tables.append(_table(axis, along, here, test_set, published.get(axis)))
+    return tables
+
+
+def _table(
+    axis: str, along: Mapping[str, str], here: Mapping[str, Result], test_set: str, study: Study | None
+) -> Table:
+    at_system = here.get(AT)
+    at_latency = at_system.output.latency_ms if at_system else None
+    rows = {**{name: name for name in study.rows if name in here}, **along} if study else along  # AT, NAT
+    measured: dict[float | str, Figures] = {
+        label: figures_of(here[system], at_latency) for label, system in rows.items() if system in here
+    }
+    if study is None:  # the paper has no such table: ours stand alone
+        table = without_empty_columns(ablation_table(Study(axis, f"Effect of {axis}", _COLUMNS, {}), measured))
+        table = replace(table, notes=[])
+    else:
+        table = ablation_table(study, measured)
+    return replace(table, caption=f"{table.caption}; ours on {test_set}")

@@ -11,15 +11,13 @@ at: teacher
 test: {ted: [tst2013.en, tst2013.de]}
 """
 
-import difflib
 import json
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import yaml
-
+from recoversat.config import did_you_mean, read_yaml
 from recoversat.errors import UserError
 from recoversat.measuring.quality.paper import row_label
 
@@ -59,16 +57,15 @@ class SweepFile:
     corpus: str | None = None
     init_from: str | None = None
     at: str | None = None
-    test: dict[str, list[str]] | None = None
+    test: dict[str, list[str]] = field(default_factory=dict)
 
 
 def read_sweep(path: Path) -> SweepFile:
     """Read a sweep file; errors name the key and the fix."""
-    values = _read(path)
+    values = _mapping(path, "the file", read_yaml(path, "file"))
     for key in values:
         if key not in _KEYS:
-            near = difflib.get_close_matches(str(key), _KEYS, n=1, cutoff=0.5)
-            fix = f"did you mean {near[0]}?" if near else f"there are: {', '.join(_KEYS)}"
+            fix = did_you_mean(key, _KEYS, f"there are: {', '.join(_KEYS)}")
             raise UserError(f"{path}: {key}: no such key; {fix}")
     vary = _mapping(path, "vary", values.get("vary"))
     own = _mapping(path, "variants", values.get("variants"))
@@ -78,14 +75,8 @@ def read_sweep(path: Path) -> SweepFile:
         variants.append(Variant(OWN, str(name), overrides))
     if not variants:
         raise UserError(f"{path}: nothing varies; add e.g. 'vary: {{q: [0, 0.5]}}'")
-    return SweepFile(
-        config=_mapping(path, "config", values.get("config")),
-        variants=variants,
-        corpus=values.get("corpus"),
-        init_from=values.get("init_from"),
-        at=values.get("at"),
-        test=_mapping(path, "test", values.get("test")) or None,
-    )
+    config, test = (_mapping(path, key, values.get(key)) for key in ("config", "test"))
+    return SweepFile(config, variants, values.get("corpus"), values.get("init_from"), values.get("at"), test)
 
 
 def _along(path: Path, axis: str, choices: object) -> list[Variant]:
@@ -95,8 +86,7 @@ def _along(path: Path, axis: str, choices: object) -> list[Variant]:
         return [_p_variant(path, choice) for choice in choices]
     key = _SHORT.get(axis, axis)
     if "." not in key:
-        near = difflib.get_close_matches(axis, ["p", *_SHORT], n=1, cutoff=0.5)
-        fix = f"did you mean {near[0]}?" if near else f"there are p, {', '.join(_SHORT)}, or any section.key"
+        fix = did_you_mean(axis, ["p", *_SHORT], f"there are p, {', '.join(_SHORT)}, or any section.key")
         raise UserError(f"{path}: vary: {axis}: no such setting; {fix}")
     return [Variant(axis, _label(choice), (_override(key, choice),)) for choice in choices]
 
@@ -118,16 +108,6 @@ def _label(choice: object) -> str:
 
 def _override(key: object, value: object) -> str:
     return f"{key}={json.dumps(value)}"  # JSON is YAML, on one line
-
-
-def _read(path: Path) -> dict[str, Any]:
-    try:
-        values = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise UserError(f"{path}: no such file") from None
-    except yaml.YAMLError as error:
-        raise UserError(f"{path}: not valid YAML: {error}") from None
-    return _mapping(path, "the file", values)
 
 
 def _mapping(path: Path, what: str, value: object) -> dict[str, Any]:

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 FORMATS = {
     "text": ("plain", "split into sentences"),
     "html": ("html", "tags kept"),
+    "srt": ("srt", "subtitles, numbers and times kept"),
 }
 
 

@@ -21,9 +21,8 @@ TOKEN = re.compile(
 )
 FIRST_SLOT, FIRST_PICTURE, LAST_SLOT = 0xF0000, 0xF8000, 0xFFFFD
 # fmt: off
-_VOID = frozenset({
-    "area", "base", "br", "col", "embed", "hr", "img", "input", "link", "meta", "param", "source", "track",
-    "wbr",
+VOID = frozenset({  # elements that have no content and no end tag
+    "area", "base", "br", "col", "embed", "hr", "img", "input", "link", "meta", "param", "source", "track", "wbr",
 })
 # fmt: on
 
@@ -77,7 +76,7 @@ class Block:
         for slash, name in (slash_and_name(tag) for _, tag in self.tags[first:last]):
             if slash and opened and opened[-1] == name:
                 opened.pop()
-            elif name and not is_void(name):
+            elif name and name not in VOID:
                 (unopened if slash else opened).append(name)
         while opened and self._tag_at(last, end) == ("/", opened[-1]):
             opened.pop()
@@ -135,11 +134,6 @@ def slash_and_name(tag: str) -> tuple[str, str]:
     """Tell "/" from "" and the name of the element; both are empty for a comment."""
     match = TOKEN.match(tag)
     return (match["slash"] or "", (match["name"] or "").lower()) if match else ("", "")
-
-
-def is_void(name: str) -> bool:
-    """Tell whether elements of this name have no content and no end tag."""
-    return name in _VOID
 
 
 def places_of(content: str, translation: str) -> list[tuple[int, int]]:

@@ -9,12 +9,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from recoversat.text.documents.block import is_void, slash_and_name, tags_in
+from recoversat.text.documents.block import VOID, slash_and_name, tags_in
 
 _DEEPEST, _MOST = 30, 120  # elements in elements, tags in a sentence
-_WORD = r"\w+(?:['’-]\w+)*"
+_WORD = r"\w++(?:['’-]\w++)*+"
 _NEXT_WORD = re.compile(rf"(\s*)({_WORD})")
-_LAST_WORD = re.compile(rf"({_WORD})(\s*)\Z")
+_LAST_WORD = re.compile(rf"(?<!\w)(?<!\w['’-])({_WORD})(\s*)\Z")
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,10 +34,6 @@ class Element:
     def children(self) -> list["Element"]:
         """The elements that stand in it side by side."""
         return [part for part in self.content if isinstance(part, Element)]
-
-    def without(self, child: "Element") -> str:
-        """Give the text around one of its children."""
-        return Element("", "", [part for part in self.content if part is not child]).text
 
     def descendants(self) -> Iterator["Element"]:
         """Walk through all elements in it."""
@@ -73,7 +69,7 @@ def element_tree(runs: Sequence[str], marks: Sequence[str]) -> Element | None:
             return None
         for tag in tags:
             slash, name = slash_and_name(tag)
-            if not name or is_void(name):
+            if not name or name in VOID:
                 opened[-1][2].append(_Loose(tag))
             elif not slash and len(opened) <= _DEEPEST:
                 opened.append((tag, name, []))

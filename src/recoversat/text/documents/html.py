@@ -9,7 +9,7 @@ import html
 import re
 from collections.abc import Iterator, Sequence
 
-from recoversat.text.documents.block import FIRST_PICTURE, FIRST_SLOT, LAST_SLOT, TOKEN, Block, Document, is_void
+from recoversat.text.documents.block import FIRST_PICTURE, FIRST_SLOT, LAST_SLOT, TOKEN, VOID, Block, Document
 
 _ATTRIBUTE = re.compile(r"""([^\s=>"'/]++)(?:\s*+=\s*+("[^"]*+"|'[^']*+'|[^\s>]++))?""")
 _ENTITY = re.compile(r"&(?:#[0-9]{1,64}+|#[xX][0-9a-fA-F]{1,64}+|[A-Za-z][A-Za-z0-9]{0,64}+);?|.", re.DOTALL)
@@ -130,7 +130,7 @@ def _characters(source: str) -> Iterator[tuple[str, str]]:
 
 
 def _opens_untranslated(match: re.Match[str], name: str) -> bool:
-    if not name or match["slash"] or is_void(name) or match["attributes"].endswith("/"):
+    if not name or match["slash"] or name in VOID or match["attributes"].endswith("/"):
         return False
     if name in _UNTRANSLATED:
         return True
@@ -140,7 +140,7 @@ def _opens_untranslated(match: re.Match[str], name: str) -> bool:
 
 def _picture_end(match: re.Match[str], name: str, source: str) -> int | None:
     """Find the end of an image, or of an empty element, which is one more often than not (`<i class="icon"></i>`)."""
-    if match["slash"] or is_void(name):
+    if match["slash"] or name in VOID:
         return match.end() if name == "img" else None
     closing = TOKEN.match(source, match.end())
     empty = name and closing and closing["slash"] and (closing["name"] or "").lower() == name

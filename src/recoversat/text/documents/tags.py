@@ -84,8 +84,8 @@ def _affordable(doubtful: list[str], translations: list[str]) -> list[int]:
 
 
 def _part(parent: Element, child: Element, text: str) -> Part:
-    rest = " ".join(parent.without(child).split())
-    return Part(parent.text.strip(), child.text.strip(), rest, text)
+    around = Element("", "", [part for part in parent.content if part is not child])
+    return Part(parent.text.strip(), child.text.strip(), " ".join(around.text.split()), text)
 
 
 def _is_safe(child: Element, text: str, place: Range) -> bool:

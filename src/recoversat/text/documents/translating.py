@@ -16,16 +16,7 @@ from recoversat.text.documents import parse
 from recoversat.text.documents.block import Block
 from recoversat.text.documents.elements import Element, element_tree
 from recoversat.text.documents.tags import Locate, Tagged, set_tags
-from recoversat.text.placeholders import (
-    bare_words,
-    hard_texts,
-    has_words,
-    mask,
-    pieces,
-    protected_spans,
-    trim,
-    unmask,
-)
+from recoversat.text.placeholders import bare_words, hard_texts, has_words, mask, pieces, protected_spans, trim, unmask
 from recoversat.text.sentences import Range, sentence_spans, split_to_fit
 
 Translate = Callable[[list[str]], list[str]]
@@ -94,8 +85,11 @@ def translate_documents(
     def ask(units: Iterable[str]) -> None:
         new = [unit for unit in dict.fromkeys(units) if unit not in answers and has_words(unit)]
         parts = {unit: split_to_fit(unit, fits_as_seen, _keep(unit)) for unit in new}
-        long.update(unit for unit, split in parts.items() if len(split) > 1)
-        answers.update(_translate_units(parts, translate, fits_as_seen))
+        done = _translate_parts((part for split in parts.values() for part in split), translate, fits_as_seen)
+        answers.update((unit, done[unit]) for unit, split in parts.items() if len(split) == 1)
+        cut = {unit: split for unit, split in parts.items() if len(split) > 1}
+        answers.update((unit, "".join(_ended_like(part, done[part]) for part in cut[unit])) for unit in cut)
+        long.update(cut)
 
     ask(unit for sentence in sentences for unit in ([sentence.whole] if sentence.tree else sentence.runs))
     ask(element.text for sentence in sentences if sentence.tree for element in sentence.tree.descendants())
@@ -127,18 +121,6 @@ def _parsed(block: Block, language: str) -> list[str | _Sentence]:
             parsed += [block.source(position, start, slice(done_tags, tags.start)), sentence]
             position, done_tags = end, tags.stop
     return [*parsed, block.source(position, len(block.text), slice(done_tags, len(block.tags)))]
-
-
-def _translate_units(parts: Mapping[str, list[str]], translate: Translate, fits: Fits) -> dict[str, str]:
-    """Translate strings, each in its parts."""
-    done = _translate_parts(dict.fromkeys(part for split in parts.values() for part in split), translate, fits)
-    answers = {}
-    for unit, split in parts.items():
-        texts = [done[part] for part in split]
-        if len(split) > 1:
-            texts = [_ended_like(part, text) for part, text in zip(split, texts, strict=True)]
-        answers[unit] = "".join(texts)
-    return answers
 
 
 def _translate_parts(parts: Iterable[str], translate: Translate, fits: Fits) -> dict[str, str]:

@@ -18,7 +18,6 @@ from recoversat.engines.onnx.engine import OnnxEngine
 from recoversat.engines.onnx.stepper import Binding, OnnxStepper, sinusoids
 from recoversat.errors import UserError
 from recoversat.export.onnx import export_model
-from recoversat.export.ranges import Range
 from recoversat.model.attention import sinusoids as torch_sinusoids
 from recoversat.model.transformer import Transformer
 from recoversat.vocab import BOS
@@ -76,7 +75,7 @@ def test_rounding_with_zero_as_the_least_value_is_a_relu(tmp_path: Path) -> None
 
     def scores(low: float) -> tuple[list[float], bool]:
         names = [name.removesuffix(".weight") for name, array in weights.items() if array.ndim == 2]
-        ranges = {name: Range(low if name.endswith("outer") else -30.0, 30.0) for name in names}
+        ranges = {name: (low if name.endswith("outer") else -30.0, 30.0) for name in names}
         [made] = export_model(weights, CONFIG, tmp_path / str(low), ("int8",), ranges)
         graph = onnx.load(made / "step.onnx", load_external_data=False).graph
         [decoded] = OnnxEngine(made, CONFIG).decode([[7, 8, 9]], np.array([3]), Options(limits=np.array([6])))

@@ -23,6 +23,7 @@ def test_where_numbers_stay_wrong_the_words_around_them_are_translated_alone() -
     assert (first.text, first.steps) == ("number 7 7", 2 + 2)  # "7" as two segments, "8" as one
     assert (other.text, other.steps) == ("number 8 8", 2 + 2)
     assert [segment.text for segment in first.segments] == ["7", ""]  # as they were written
+    assert [segment.text for segment in other.segments] == ["7", ""]  # as one segment it was no better
     assert (first.repairs, spelt(first)) == (("check_numbers",), "number 7 7")
 
 

@@ -15,6 +15,8 @@ def test_where_nothing_was_written_the_likeliest_word_is(scripted, monkeypatch: 
     assert (word.text, word.segments[0].text, word.steps) == (PIECES[0], PIECES[0], 1 + 1 + 2)  # seen, looked, written
     assert (same.text, same.steps, same.repairs) == ("in the", 2, ())
     assert (word.repairs, translator.tokenizer.pieces(word.ids)) == (("never_empty",), [PIECES[0]])
+    (between_blanks,) = translator.translate(["  a "])  # "   " was written, which says nothing either
+    assert (between_blanks.text, between_blanks.repairs) == (f"  {PIECES[0]} ", ("never_empty",))
     assert translator.translate(["a"], forced=[{(1, 0): EOS}])[0].text == ""  # as it was wished
     monkeypatch.setattr("recoversat.inference.repairs.never_empty._FIRST_WORDS", 1)  # no word among what is likely
     copied, _ = translator.translate(["a", "b"])

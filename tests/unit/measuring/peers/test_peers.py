@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from recoversat.measuring import peers
-from recoversat.measuring.loading import load_system
+from recoversat.measuring.own import load_system
 from recoversat.measuring.quality.run import Request, run_evaluation
 from recoversat.measuring.specs import SystemSpec, TestSpec
 from recoversat.measuring.speed import results

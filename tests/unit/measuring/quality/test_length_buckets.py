@@ -4,14 +4,15 @@ from dataclasses import replace
 
 import pytest
 
-from recoversat.measuring.quality.length_buckets import assign_buckets, bleu_by_length, bucket_labels, source_lengths
+from recoversat.measuring.quality.length_buckets import bleu_by_length, source_lengths
 from recoversat.measuring.quality.metrics import corpus_bleu
-from recoversat.measuring.quality.outputs import SystemOutput
+from recoversat.measuring.quality.outputs import SystemOutput, TestSet
 
 
 def test_edges_belong_to_the_lower_range():
-    assert bucket_labels([10, 20, 30]) == ["1–10", "11–20", "21–30", ">30"]
-    assert assign_buckets([1, 10, 11, 20, 21, 30, 31, 0], [10, 20, 30]) == [[0, 1, 7], [2, 3], [4, 5], [6]]
+    lines = [" ".join(["word"] * length) for length in (1, 10, 11, 20, 21, 30, 31, 0)]
+    buckets = bleu_by_length([SystemOutput("s", "t", lines)], TestSet("t", lines, lines), [10, 20, 30])
+    assert [(b.label, b.n_sentences) for b in buckets] == [("1–10", 3), ("11–20", 2), ("21–30", 2), (">30", 1)]
 
 
 def test_every_sentence_is_in_one_range_and_scored_there(toy, systems):

@@ -4,16 +4,17 @@ import pytest
 
 from recoversat.errors import UserError
 from recoversat.measuring.quality.paper import (
+    DATA_SETS,
     DYNAMIC_TERMINATION,
     MAIN_RESULTS,
     SEGMENT_DELETION,
     ablation_table,
     check_data_set,
     figures_of,
+    published,
     published_table,
     row_label,
 )
-from recoversat.measuring.quality.published import DATA_SETS, published
 from recoversat.measuring.quality.results import EvaluationPlan, evaluate
 
 # Copied from the paper by hand: name, BLEU, speedup.

@@ -12,7 +12,7 @@ import pytest
 
 from recoversat.engines.engine import Engine
 from recoversat.errors import UserError
-from recoversat.measuring import loading
+from recoversat.measuring import own
 from recoversat.measuring.specs import SystemSpec
 from recoversat.measuring.speed import measure as measuring
 from recoversat.measuring.speed import untrained
@@ -223,7 +223,7 @@ LOAD = {"do": "load", "system": {"name": "a", "path": "p"}, "device": "cpu", "th
 
 
 def test_a_worker_loads_times_and_writes(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(loading, "load_system", lambda *_, **__: FakeSystem())
+    monkeypatch.setattr(own, "load_system", lambda *_, **__: FakeSystem())
     batches = [["ab", "c"], ["d", "e"]]
     loaded, timed, fixed, failed, written, measured = conversation(
         LOAD,

@@ -5,17 +5,24 @@ import pytest
 from recoversat.errors import UserError
 from recoversat.text.documents import FORMATS, parse
 
-TEXT = "<p>One &amp; <b>two</b>.</p>\r\n<pre>x</pre>\tThree &lt; four\n"
+PAGE = "<p>One &amp; <b>two</b>.</p>\r\n<pre>x</pre>\tThree &lt; four\n"
+TIMES = "7\r\n00:00:01,000 --> 00:00:04,000\r\n"
+# of each format a document, and what is left of it when nothing is said
+SAMPLES = {
+    "text": (PAGE, ""),
+    "html": (PAGE, "<p></p><pre>x</pre>"),
+    "srt": (f"{TIMES}- One <b>two</b>\r\n- Three\r\n\r\n", f"{TIMES}- \r\n- \r\n\r\n"),
+}
 
 
 @pytest.mark.parametrize("format", FORMATS)
 def test_a_document_is_made_of_its_blocks_and_the_rest(format: str) -> None:
-    for text in (TEXT, "", "\n"):
+    sample, empty = SAMPLES[format]
+    for text in (sample, "", "\n"):
         document = parse(text, format)
         own = [block.source(0, len(block.text), slice(0, len(block.tags))) for block in document.blocks]
         assert document.put_back(own) == text
-    blanks = ["" for _ in parse(TEXT, format).blocks]
-    assert parse(TEXT, format).put_back(blanks) == {"text": "", "html": "<p></p><pre>x</pre>"}[format]
+    assert parse(sample, format).put_back(["" for _ in parse(sample, format).blocks]) == empty
 
 
 def test_an_unknown_format_is_refused() -> None:

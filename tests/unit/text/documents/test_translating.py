@@ -478,7 +478,8 @@ TAGS = ["<p>", "</p>", "<b>", "</b>", "<a href='x>y'>", "</a>", "<br/>", "<img a
         "<script>x<y</script>"]  # fmt: skip
 html_texts = st.lists(
     st.tuples(
-        st.sampled_from(TAGS + HARD + NUMBERS + WORDS + ["&amp;", "&lt;b&gt;", "<"]),
+        # not "<" alone, because "<word<code>" is one odd tag
+        st.sampled_from(TAGS + HARD + NUMBERS + WORDS + ["&amp;", "&lt;b&gt;", "< "]),
         st.sampled_from(["", " ", "\n"]),
     )
 ).map(lambda pairs: "".join(map("".join, pairs)))

@@ -1,0 +1,75 @@
+"""A corpus that is too large for one process: `translate --workers`, `--cluster` and `--shard`, and `merge`."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from recoversat.cli.app import app
+from recoversat.errors import UserError
+
+if TYPE_CHECKING:
+    from recoversat.cluster.crew import Crew
+    from recoversat.inference.request import WantedSegments
+
+Workers = Annotated[
+    int | None, typer.Option(min=1, help="Processes that share the work; --out is a folder then.", show_default=False)
+]
+Cluster = Annotated[str | None, typer.Option(help="ray: here; ray=ADDRESS: a cluster.", show_default=False)]
+PerWorkerText = Annotated[
+    str | None, typer.Option("--per-worker", help="cpus=2, gpus=1 or both; a core by default.", show_default=False)
+]
+ShardText = Annotated[
+    str | None, typer.Option("--shard", help="i/n: do every n-th shard only; `merge` joins.", show_default=False)
+]
+ShardSize = Annotated[int, typer.Option(min=1, help="Of a shared run: lines a shard; a kill loses at most one.")]
+
+
+def crew_of(
+    workers: int | None, cluster: str | None, per_worker: str | None, shard: str | None, device: str, threads: int = 0
+) -> "Crew":
+    """Read who shall work; where nothing is said a worker gets a core, or a GPU if that is the device."""
+    from recoversat.cluster.crew import Crew, PerWorker
+
+    if per_worker and threads:
+        raise UserError("--per-worker says how many threads a worker has; leave --threads out")
+    default = "gpus=1" if device.startswith("cuda") else f"cpus={threads or 1}"
+    return Crew.of(workers or 1, cluster, PerWorker.parse(per_worker or default), shard)
+
+
+def translate_shards(
+    files: list[Path],
+    out: Path | None,
+    crew: "Crew",
+    model: Path | None,
+    source: str | None,
+    target: str | None,
+    *,
+    segments: "WantedSegments",
+    batch_size: int,
+    beam: int,
+    device: str,
+    compute_type: str,
+    jsonl: bool,
+    shard_size: int,
+) -> None:
+    """Translate files into a folder, with a crew."""
+    from recoversat.cluster.run import translate_corpus
+    from recoversat.cluster.translating import ModelChoice
+
+    if not files or out is None:
+        raise UserError("--workers, --cluster and --shard need files and a folder: translate INPUT... --out FOLDER")
+    place = crew.per_worker.device if device == "auto" else device
+    choice = ModelChoice(model, source, target, segments, batch_size, beam, place, compute_type)  # type: ignore[arg-type]
+    for path in translate_corpus(files, out, choice, crew, jsonl=jsonl, shard_size=shard_size):
+        typer.echo(path, err=True)
+
+
+@app.command(epilog="Example: `recoversat merge FOLDER`, after `recoversat translate ... --out FOLDER --shard i/n`")
+def merge(folder: Annotated[Path, typer.Argument(help="Folder that `translate --shard` wrote to.")]) -> None:
+    """Join the shards of a run, in the order of the input, or say which are missing."""
+    from recoversat.cluster import merge as merging
+    from recoversat.cluster.manifest import Folder, read_manifest
+
+    for path in merging.merge(read_manifest(Folder(folder.resolve()))):
+        typer.echo(path, err=True)

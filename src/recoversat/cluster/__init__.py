@@ -1,0 +1,1 @@
+"""A corpus of any size: cut into shards, worked off by any number of machines, put together again."""

@@ -1,0 +1,86 @@
+"""Who works: how many workers, what each one gets, where they are, and which part of the whole is theirs."""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from recoversat.cluster.shards import Shard
+from recoversat.errors import UserError
+
+_RESOURCE = re.compile(r"(cpus|gpus)=(\d+(?:\.\d+)?)")
+_SHARE = re.compile(r"(\d+)/(\d+)")
+
+
+@dataclass(frozen=True)
+class PerWorker:
+    """What a worker gets."""
+
+    cpus: float = 1
+    gpus: float = 0
+
+    @classmethod
+    def parse(cls, text: str) -> "PerWorker":
+        """Read what people write.
+
+        >>> PerWorker.parse("cpus=2"), PerWorker.parse("gpus=0.25,cpus=4")
+        (PerWorker(cpus=2.0, gpus=0), PerWorker(cpus=4.0, gpus=0.25))
+        """
+        found = [_RESOURCE.fullmatch(one.strip()) for one in text.split(",")]
+        given = {match[1]: float(match[2]) for match in found if match}
+        if not all(found) or not any(given.values()):
+            raise UserError(f"--per-worker {text}: write e.g. cpus=2, gpus=1 or cpus=4,gpus=0.5")
+        return cls(**given)
+
+    @property
+    def threads(self) -> int:
+        """Return how many threads a worker may decode with."""
+        return max(1, int(self.cpus))
+
+    @property
+    def device(self) -> str:
+        """Return the device that a worker has."""
+        return "cuda" if self.gpus else "cpu"
+
+
+@dataclass(frozen=True)
+class Share:
+    """Part `number` of `of`, from 1: for schedulers that start a command many times."""
+
+    number: int = 1
+    of: int = 1
+
+    @classmethod
+    def parse(cls, text: str) -> "Share":
+        """Read i/n.
+
+        >>> Share.parse("3/10")
+        Share(number=3, of=10)
+        """
+        match = _SHARE.fullmatch(text.strip())
+        if not match or not 1 <= int(match[1]) <= int(match[2]):
+            raise UserError(f"--shard {text}: write i/n with i from 1 to n, e.g. 3/10")
+        return cls(int(match[1]), int(match[2]))
+
+    def of_shards(self, shards: Sequence[Shard]) -> Sequence[Shard]:
+        """Return every n-th shard."""
+        return shards[self.number - 1 :: self.of]
+
+
+@dataclass(frozen=True)
+class Crew:
+    """Workers of a run; without `ray` the work is done in this process."""
+
+    workers: int = 1
+    per_worker: PerWorker = PerWorker()
+    ray: bool = False
+    address: str | None = None  # of a Ray cluster that runs; None: one of our own on this machine
+    share: Share | None = None
+
+    @classmethod
+    def of(cls, workers: int, cluster: str | None, per_worker: PerWorker, share: str | None) -> "Crew":
+        """Read what people ask for; several workers on one machine are a Ray cluster too."""
+        kind, _, address = (cluster or "").partition("=")
+        if kind not in ("", "ray"):
+            raise UserError(f"--cluster {cluster}: there is ray (on this machine) and ray=ADDRESS")
+        with_ray = kind == "ray" or workers > 1
+        return cls(workers, per_worker, with_ray, address or None, Share.parse(share) if share else None)

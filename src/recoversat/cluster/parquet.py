@@ -1,0 +1,81 @@
+"""Parquet as input: the column "text" is translated, all others are kept, "translation" is added."""
+
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+from recoversat.cluster.inputs import TEXT, TRANSLATION, Part, checked_text, digest_of
+from recoversat.errors import UserError
+from recoversat.files.storage import atomic_file
+
+try:
+    import pyarrow
+    import pyarrow.parquet
+except ImportError:
+    raise UserError("Parquet needs pyarrow: pip install 'recoversat[cluster]'") from None
+
+_ROWS = 4096  # decoded at a time
+
+
+class ParquetInput:
+    """Rows of a Parquet file."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        try:
+            self._file = pyarrow.parquet.ParquetFile(path)
+        except FileNotFoundError:
+            raise UserError(f"{path}: no such file") from None
+        except pyarrow.ArrowInvalid as error:
+            raise UserError(f"{path}: damaged Parquet file ({error})") from None
+        if TEXT not in self._file.schema_arrow.names:
+            raise UserError(f'{path}: no column "{TEXT}"; it has {", ".join(self._file.schema_arrow.names)}')
+
+    def parts(self, size: int) -> Iterator[Part]:
+        """Cut the file into parts."""
+        for first in range(0, self._n_rows, size):
+            count = min(size, self._n_rows - first)
+            texts = [str(text) for table in self._tables(first, count, [TEXT]) for text in table[TEXT].to_pylist()]
+            yield Part(first, count, first, _digest(texts))
+
+    def texts(self, part: Part) -> list[str]:
+        """Read sentences."""
+        column = [text for table in self._tables(part.first, part.count, [TEXT]) for text in table[TEXT].to_pylist()]
+        if len(column) != part.count or _digest(map(str, column)) != part.digest:
+            raise UserError(f"{self._path}: changed since the run was planned; start the command again to plan anew")
+        return [checked_text(text, f"{self._path}, row {number}") for number, text in enumerate(column, part.first + 1)]
+
+    def write(self, out: Path, translated: Iterable[tuple[Part, list[str]]]) -> None:
+        """Write a row for each."""
+        added = pyarrow.field(TRANSLATION, pyarrow.string())
+        kept = [name for name in self._file.schema_arrow.names if name != TRANSLATION]
+        schema = pyarrow.schema([self._file.schema_arrow.field(name) for name in kept]).append(added)
+        with atomic_file(out) as scratch, pyarrow.parquet.ParquetWriter(scratch, schema) as writer:
+            for part, translations in translated:
+                self.texts(part)  # is it still what was translated?
+                table = pyarrow.concat_tables(self._tables(part.first, part.count, kept))
+                writer.write_table(table.append_column(added, pyarrow.array(translations, pyarrow.string())))
+
+    @property
+    def _n_rows(self) -> int:
+        return int(self._file.metadata.num_rows)
+
+    def _tables(self, first: int, count: int, columns: list[str]) -> Iterator[Any]:
+        """Yield rows as tables: of the row groups that hold some, a few rows at a time."""
+        start = 0  # of a row group
+        for number in range(self._file.metadata.num_row_groups):
+            length = self._file.metadata.row_group(number).num_rows
+            if start < first + count and first < start + length:
+                at = start
+                for batch in self._file.iter_batches(_ROWS, [number], columns):
+                    low, high = max(first, at), min(first + count, at + len(batch))
+                    if low < high:
+                        yield pyarrow.Table.from_batches([batch.slice(low - at, high - low)])
+                    at += len(batch)
+                    if at >= first + count:
+                        break
+            start += length
+
+
+def _digest(texts: Iterable[str]) -> str:
+    return digest_of([f"{len(text)}:{text}\n".encode() for text in texts])

@@ -1,0 +1,133 @@
+"""A worker that translates shards, with one model and the settings of the run."""
+
+import gzip
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from recoversat.cluster.inputs import Input, open_input
+from recoversat.cluster.shards import RunStoppedError, Shard
+from recoversat.engines.loading import ComputeType
+from recoversat.files.builtin import builtin_model
+from recoversat.files.model_folder import model_fingerprint, resolve_model
+from recoversat.files.storage import atomic_file
+from recoversat.inference.request import WantedSegments
+
+Translate = Callable[[list[str]], list[str]]
+
+
+@dataclass(frozen=True)
+class ModelChoice:
+    """Which model translates, and how: all that a result depends on beside the text."""
+
+    model: Path | None  # None: the built-in one
+    source: str | None
+    target: str | None
+    segments: WantedSegments
+    batch_size: int
+    beam: int
+    device: str
+    compute_type: ComputeType
+
+    @property
+    def folder(self) -> Path:
+        """Return the model's folder on this machine."""
+        return builtin_model(self.source, self.target) if self.model is None else resolve_model(self.model).resolve()
+
+    def settings(self, *, jsonl: bool) -> dict[str, object]:
+        """Describe the choice for keys: the model by its content, never by its place."""
+        return {
+            "model": model_fingerprint(self.folder), "from": self.source, "to": self.target,
+            "segments": self.segments, "batch_size": self.batch_size, "beam": self.beam, "device": self.device,
+            "compute_type": self.compute_type, "jsonl": jsonl,
+        }  # fmt: skip
+
+    def load(self, threads: int) -> Translate:
+        """Load the model."""
+        from recoversat.translator import Translator
+
+        translator = Translator(
+            self.folder, source=self.source, target=self.target, device=self.device, compute_type=self.compute_type,
+            intra_threads=threads,
+        )  # fmt: skip
+
+        def translate(texts: list[str]) -> list[str]:
+            each = translator.translate_iterable(
+                texts, segments=self.segments, batch_size=self.batch_size, beam=self.beam, scores=False
+            )
+            return [translation.text for translation in each]
+
+        return translate
+
+
+@dataclass(frozen=True)
+class LoadTranslator:
+    """Makes a worker where it is called; refuses a model that is not the one of the run."""
+
+    choice: ModelChoice
+    fingerprint: str
+    jsonl: bool
+    threads: int = 1
+
+    def __call__(self) -> "ShardTranslator":
+        guard = ModelGuard(self.choice.folder, self.fingerprint)
+        guard.check()
+        translate = self.choice.load(self.threads)
+        guard.check()
+        return ShardTranslator(translate, guard.check, jsonl=self.jsonl)
+
+
+class ShardTranslator:
+    """Reads the text of a shard, translates it and writes its result."""
+
+    def __init__(self, translate: Translate, check: Callable[[], None], *, jsonl: bool) -> None:
+        self._translate, self._check, self._jsonl = translate, check, jsonl
+        self._inputs: dict[Path, Input] = {}  # the latest one: shards come in the order of the input
+
+    def finish(self, shard: Shard) -> None:
+        """Translate a shard."""
+        path, part = shard.content
+        translations = self._translate(self._input(path).texts(part))
+        self._check()
+        write_result(shard.result, translations)
+
+    def _input(self, path: Path) -> Input:
+        if path not in self._inputs:
+            self._inputs = {path: open_input(path, jsonl=self._jsonl)}
+        return self._inputs[path]
+
+
+class ModelGuard:
+    """Notices that the files of a model change: what is in memory may be mapped from them."""
+
+    def __init__(self, folder: Path, fingerprint: str) -> None:
+        self._folder, self._fingerprint = folder, fingerprint
+        self._seen: list[tuple[str, int, int, int]] = []
+
+    def check(self) -> None:
+        """Stop the run where the model is another one; its files are read again only where they look different."""
+        if (now := list(self._states())) == self._seen:
+            return
+        if (found := model_fingerprint(self._folder)) != self._fingerprint:
+            raise RunStoppedError(
+                f"{self._folder}: the model is not the one this run began with ({self._fingerprint}, now {found}). "
+                "Nothing it wrote was kept. Put the old model back, or write elsewhere"
+            )
+        self._seen = now
+
+    def _states(self) -> Iterator[tuple[str, int, int, int]]:
+        for path in sorted(self._folder.rglob("*")):
+            state = path.stat()
+            yield str(path), state.st_ino, state.st_size, state.st_mtime_ns
+
+
+def write_result(path: Path, translations: list[str]) -> None:
+    """Write a line for each translation; compressed, so that damage is noticed."""
+    with atomic_file(path) as scratch:
+        text = "".join(f"{translation}\n" for translation in translations)
+        scratch.write_bytes(gzip.compress(text.encode(), 6, mtime=0))
+
+
+def read_result(path: Path) -> list[str]:
+    """Read the lines of a result, exactly as they were written."""
+    return gzip.decompress(path.read_bytes()).decode().split("\n")[:-1]

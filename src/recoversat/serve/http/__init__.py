@@ -1,0 +1,1 @@
+"""What travels over HTTP: requests, answers, refusals, and the page."""

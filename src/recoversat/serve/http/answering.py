@@ -1,0 +1,204 @@
+"""From a request to an answer: choose languages and model, wait for the batch, fill in what was asked for."""
+
+import asyncio
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from fastapi import Request
+
+from recoversat.errors import UserError
+from recoversat.inference.translation import Segment, Translation
+from recoversat.serve.http.messages import TranslateRequest
+from recoversat.serve.http.refusals import RefusalError, client_left, shutting_down, too_busy, too_much, unsupported
+from recoversat.serve.service import Service
+from recoversat.serve.work.batching import ClosedError, QueueFullError
+from recoversat.serve.work.languages import Detected, language_name
+from recoversat.serve.work.translating import BatchKey, ForcedToken, Outcome, Task, joined
+from recoversat.text.directions import known_language
+from recoversat.vocab import DEL, EOS, SPECIAL_PIECES
+
+_ENDINGS = {"eos": [SPECIAL_PIECES[EOS]], "del": [SPECIAL_PIECES[DEL]], "cut": []}
+_HTML = 3  # times the cost of plain text: what stands in elements is translated too, and looked for
+_SHORT = 40  # characters; shorter texts of a list are detected together
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What is to be done: one key a text, or None where a text comes back as it is."""
+
+    keys: list[BatchKey | None]
+    detected: list[Detected] | None
+    direction: str  # for the log
+
+
+def plan(service: Service, wanted: TranslateRequest) -> Plan:
+    """Check limits and languages, and choose a model for each text."""
+    texts = wanted.texts
+    check_size(service, texts)
+    source = "auto" if wanted.source == "auto" else _on_offer(service, wanted.source)
+    target = _on_offer(service, wanted.target)
+    detected = detect_all(service, texts) if source == "auto" else None
+    sources = [found.language for found in detected] if detected else [source] * len(texts)
+    return Plan([_key(service, wanted, one, target) for one in sources], detected, f"{source}-{target}")
+
+
+def _on_offer(service: Service, code: str) -> str:
+    """Find the language on offer that a code means."""
+    known = service.catalog.languages
+    if (found := known_language(code, known)) not in known:
+        raise unsupported(code)
+    return found
+
+
+def check_size(service: Service, texts: Sequence[str]) -> None:
+    """Refuse too many texts, or one of too many characters."""
+    settings = service.settings
+    if len(texts) > settings.text_limit:
+        raise too_much(len(texts), settings.text_limit)
+    if (longest := max(map(len, texts))) > settings.char_limit:
+        raise too_much(longest, settings.char_limit)
+
+
+def detect_all(service: Service, texts: Sequence[str]) -> list[Detected]:
+    """Detect the language of each text; short ones are judged by the whole list."""
+    overall = service.detect("\n".join(texts))[0]
+    return [service.detect(text)[0] if len(text) > _SHORT else overall for text in texts]
+
+
+def _key(service: Service, wanted: TranslateRequest, source: str, target: str) -> BatchKey | None:
+    if source == target:
+        return None
+    k = None if wanted.segments == "auto" else wanted.segments  # with no K a model of several goes by length
+    model = service.catalog.route(source, target, k)
+    if model is None:
+        raise RefusalError(
+            400,
+            f"{language_name(target)} ({target}) is not available as a target language from "
+            f"{language_name(source)} ({source})",
+        )
+    if wanted.forced and wanted.segments == "auto" and len(model.choices) > 1:
+        raise RefusalError(400, "Invalid request: segments: a forced token names its segment; give a number, not auto")
+    k = k or (model.segments if wanted.forced else None)
+    if k and k > model.max_segments:
+        raise RefusalError(400, f"Invalid request: segments: this model writes 1 to {model.max_segments} segments")
+    return BatchKey(source, target, k, wanted.format == "html")
+
+
+def _task(wanted: TranslateRequest, text: str) -> Task:
+    forced = tuple(ForcedToken(f.segment, f.position, f.token, f.sentence) for f in wanted.forced or [])
+    return Task(text, wanted.alternatives or 0, bool(wanted.details), wanted.trace, forced)
+
+
+async def translate_all(
+    service: Service, client: str, request: Request, wanted: TranslateRequest, planned: Plan
+) -> list[Outcome]:
+    """Queue the texts and wait for them, until the deadline or until the client has left."""
+    futures: list[asyncio.Future[Outcome]] = []
+    places: list[list[asyncio.Future[Outcome] | Outcome]] = []  # for each text its parts, in order
+    try:
+        for text, key in zip(wanted.texts, planned.keys, strict=True):
+            places.append([])
+            for task in _task(wanted, text).parts(whole=key is None or key.html):
+                if key is None or not task.text.strip():
+                    places[-1].append(Outcome(task.text))
+                else:
+                    cost = task.cost * (_HTML if key.html else 1)
+                    futures += service.batcher.submit(client, key, [(task, cost)])
+                    places[-1].append(futures[-1])
+        if futures:
+            await _all_done(futures, request, service.settings.timeout)
+        return [joined([one if isinstance(one, Outcome) else one.result() for one in parts]) for parts in places]
+    except QueueFullError as full:
+        raise too_busy(full.retry_after) from None
+    except ClosedError:
+        raise shutting_down() from None
+    except UserError as error:
+        raise RefusalError(400, f"Invalid request: {error}") from None
+    finally:
+        for future in futures:
+            # Asking for the exception keeps asyncio from logging it, with the user's text, as never looked at.
+            _ = future.cancel() or future.cancelled() or future.exception()
+
+
+async def _all_done(futures: "list[asyncio.Future[Outcome]]", request: Request, timeout: float) -> None:
+    left: asyncio.Future[Any] = asyncio.ensure_future(_client_leaves(request))
+    everything: asyncio.Future[Any] = asyncio.gather(*futures)  # or the first that fails
+    try:
+        await asyncio.wait([left, everything], timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
+        if everything.done():
+            everything.result()
+            return
+        if left.done():
+            raise client_left()
+        raise RefusalError(503, f"Timed out after {timeout:g} seconds: try again later", retry_after=1)
+    finally:
+        left.cancel()
+        everything.cancel()
+
+
+async def _client_leaves(request: Request) -> None:
+    while (await request.receive())["type"] != "http.disconnect":
+        pass
+
+
+def answer(wanted: TranslateRequest, planned: Plan, outcomes: Sequence[Outcome]) -> dict[str, Any]:
+    """Write the answer; lists for a list, single values for a single text."""
+
+    def shaped(values: list[Any]) -> Any:
+        return values if isinstance(wanted.q, list) else values[0]
+
+    message: dict[str, Any] = {"translatedText": shaped([outcome.text for outcome in outcomes])}
+    if planned.detected:
+        found = [{"confidence": d.confidence, "language": d.language} for d in planned.detected]
+        message["detectedLanguage"] = shaped(found)
+    if wanted.alternatives:
+        message["alternatives"] = shaped([outcome.alternatives for outcome in outcomes])
+    if wanted.details:
+        message["details"] = shaped([_details(o, m) for o, m in zip(outcomes, planned.keys, strict=True)])
+    if wanted.trace is not None:
+        message["trace"] = shaped([_trace(wanted, outcome) for outcome in outcomes])
+    return message
+
+
+def _details(outcome: Outcome, key: BatchKey | None) -> dict[str, Any]:
+    return {
+        "segments": max((len(sentence.segments) for sentence in outcome.sentences), default=0) if key else 0,
+        "steps": outcome.steps,
+        "score": None if outcome.score is None else round(outcome.score, 4),
+        "milliseconds": round(outcome.milliseconds, 2),
+        "split": outcome.split,
+    }
+
+
+def _trace(wanted: TranslateRequest, outcome: Outcome) -> list[dict[str, Any]]:
+    forced = {(f.sentence, f.segment, f.position) for f in wanted.forced or []}
+    return [_traced(at, sentence, wanted.trace or 0, forced) for at, sentence in enumerate(outcome.sentences)]
+
+
+def _traced(at: int, sentence: Translation, n_best: int, forced: set[tuple[int, int, int]]) -> dict[str, Any]:
+    segments = []
+    for number, segment in enumerate(sentence.segments):
+        places = {position for where, which, position in forced if (where, which) == (at, number)}
+        segments.append(_traced_segment(segment, n_best, places))
+    return {"source": sentence.source, "text": sentence.text, "steps": sentence.steps, "segments": segments}
+
+
+def _traced_segment(segment: Segment, n_best: int, forced: set[int]) -> dict[str, Any]:
+    tokens = []
+    for position, piece in enumerate([*segment.pieces, *_ENDINGS[segment.ending]]):
+        best = segment.alternatives[position][:n_best] if segment.alternatives else []
+        tokens.append(
+            {
+                "piece": piece,
+                "probability": _probability(segment.log_probs[position]),
+                "forced": position in forced,
+                "alternatives": [{"piece": other, "probability": _probability(p)} for other, p in best],
+            }
+        )
+    return {"text": segment.text, "ending": segment.ending, "overlap": segment.overlap, "tokens": tokens}
+
+
+def _probability(log_prob: float) -> float:
+    return round(math.exp(log_prob), 4)

@@ -1,0 +1,91 @@
+"""Connections: how many there may be, and how long each may take to send a request or to read its answer."""
+
+import asyncio
+import resource
+from collections import Counter
+from typing import Any
+
+import h11
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+from recoversat.serve.http.rate_limit import network_of
+from recoversat.serve.settings import ServeSettings
+
+_SPARE_FILES = 100  # for pipes, the log and what libraries open
+_FULL = b'{"error": "Too many connections: try again later"}'
+_REFUSAL = (
+    b"HTTP/1.1 503 Service Unavailable\r\nConnection: close\r\nRetry-After: 1\r\nContent-Type: application/json\r\n"
+    b"Content-Length: %d\r\n\r\n%b" % (len(_FULL), _FULL)
+)
+
+
+def limited_connections(settings: ServeSettings) -> type[H11Protocol]:
+    """Make the protocol of a server with these settings."""
+    files = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    most = max(1, min(settings.max_connections, files - _SPARE_FILES))
+    open_by_address: Counter[str] = Counter()
+
+    class LimitedProtocol(H11Protocol):
+        """HTTP/1.1 with limits; the proxy that is trusted speaks for many, so for it there is only one in all."""
+
+        _address = ""
+        _awaited: Any = None  # which state of h11 a client is to leave in time
+        _timer: asyncio.TimerHandle | None = None
+        _unread: asyncio.TimerHandle | None = None  # runs while a client does not read its answer
+
+        def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+            super().connection_made(transport)
+            self._address = network_of(self.client[0]) if self.client else ""
+            open_by_address[self._address] += 1
+            trusted = settings.trusted_proxy is not None and self._address == network_of(settings.trusted_proxy)
+            allowed = most if trusted else max(1, most // 2)
+            if open_by_address.total() > most or open_by_address[self._address] > allowed:
+                transport.write(_REFUSAL)
+                transport.close()
+            else:
+                self._wait_for_client()
+
+        def connection_lost(self, exc: Exception | None) -> None:
+            super().connection_lost(exc)
+            open_by_address[self._address] -= 1
+            if not open_by_address[self._address]:
+                del open_by_address[self._address]
+            self._cancel_timer()
+            self.resume_writing()
+
+        def data_received(self, data: bytes) -> None:
+            super().data_received(data)
+            self._wait_for_client()
+
+        def on_response_complete(self) -> None:
+            super().on_response_complete()
+            self._wait_for_client()
+
+        def pause_writing(self) -> None:
+            super().pause_writing()
+            self._unread = self.loop.call_later(settings.timeout, self.transport.abort)
+
+        def resume_writing(self) -> None:
+            super().resume_writing()
+            if self._unread:
+                self._unread.cancel()
+                self._unread = None
+
+        def _wait_for_client(self) -> None:
+            """Give the client so long for the headers, then for the body; a byte now and then gains it nothing."""
+            state = self.conn.their_state
+            if state is self._awaited and self._timer:
+                return
+            self._cancel_timer()
+            self._awaited = state
+            if state is h11.IDLE:
+                self._timer = self.loop.call_later(settings.header_timeout, self.transport.abort)
+            elif state is h11.SEND_BODY:
+                self._timer = self.loop.call_later(settings.timeout + 1, self.transport.abort)
+
+        def _cancel_timer(self) -> None:
+            if self._timer:
+                self._timer.cancel()
+                self._timer = None
+
+    return LimitedProtocol

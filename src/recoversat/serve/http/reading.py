@@ -1,0 +1,139 @@
+"""Read requests from JSON, a form or the query string, in bounded memory, and check them."""
+
+import asyncio
+import json
+from typing import Any, TypeVar
+
+from fastapi import Request
+from pydantic import BaseModel, ValidationError
+from starlette.datastructures import FormData, QueryParams
+from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
+
+from recoversat.serve.http.messages import DetectRequest, SuggestRequest, TranslateRequest
+from recoversat.serve.http.refusals import RefusalError, client_left, missing, too_much
+
+M = TypeVar("M", bound=BaseModel)
+
+_SWITCHES = ("details",)
+_FORM_TYPES = ("application/x-www-form-urlencoded", "multipart/form-data")
+_MAX_FIELDS = 1000
+
+
+async def read_fields(request: Request, limit: int, timeout: float) -> dict[str, Any]:
+    """Read the fields of a request, wherever they are, but at most `limit` bytes within `timeout` seconds."""
+    try:
+        async with asyncio.timeout(timeout):
+            body = await _read_body(request, limit)
+    except TimeoutError:
+        raise RefusalError(400, f"Invalid request: not received within {timeout:g} seconds") from None
+    except ClientDisconnect:
+        raise client_left() from None
+    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if kind == "application/json" or kind.endswith("+json"):
+        return _json_fields(body)
+    fields = _plain_fields(request.query_params)
+    if kind in _FORM_TYPES:
+        fields |= _plain_fields(await _form(request, body))
+    return fields
+
+
+def parse_translate(fields: dict[str, Any]) -> TranslateRequest:
+    """Check the fields of a translation; say what is wrong in LibreTranslate's words."""
+    _require(fields, "q", "source", "target")
+    if fields.get("format") not in (None, "", "text", "html"):
+        raise RefusalError(400, f"{fields['format']} format is not supported")
+    return _validated(TranslateRequest, fields | {"format": fields.get("format") or None})
+
+
+def parse_detect(fields: dict[str, Any]) -> DetectRequest:
+    """Check the fields of a detection."""
+    _require(fields, "q")
+    return _validated(DetectRequest, fields)
+
+
+def parse_suggest(fields: dict[str, Any]) -> SuggestRequest:
+    """Check the fields of a suggestion."""
+    _require(fields, "q", "s", "source", "target")
+    return _validated(SuggestRequest, fields)
+
+
+def _validated(message: type[M], fields: dict[str, Any]) -> M:
+    try:
+        return message.model_validate(fields)
+    except ValidationError as error:
+        first, *more = error.errors()
+        # a field of several types has a complaint for each
+        said = dict.fromkeys(e["msg"].removeprefix("Input should be ") for e in more if e["loc"][0] == first["loc"][0])
+        what = " or ".join([first["msg"], *said])
+        where = ".".join(str(part) for part in first["loc"] if not str(part).startswith(("constrained", "list[")))
+        raise RefusalError(400, f"Invalid request: {where}: {what}") from None
+
+
+def _require(fields: dict[str, Any], *names: str) -> None:
+    for name in names:
+        if fields.get(name) in (None, "", []):
+            raise missing(name)
+
+
+async def _read_body(request: Request, limit: int) -> bytes:
+    body = bytearray()
+    async for chunk in request.stream():
+        body += chunk
+        if len(body) > limit:
+            raise too_much(len(body), limit)
+    return bytes(body)
+
+
+def _json_fields(body: bytes) -> dict[str, Any]:
+    try:
+        fields = json.loads(body)
+    except (ValueError, RecursionError):
+        fields = None
+    if not isinstance(fields, dict):
+        raise RefusalError(400, "Invalid JSON format")
+    return {name: _mended(value) for name, value in fields.items() if value is not None}
+
+
+def _mended(value: Any) -> Any:
+    """Make text of what JSON let through: half of a surrogate pair is no character."""
+    if isinstance(value, str):
+        return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    if isinstance(value, list):
+        return [_mended(item) if isinstance(item, str) else item for item in value]
+    return value
+
+
+async def _form(request: Request, body: bytes) -> FormData:
+    async def receive() -> dict[str, Any]:
+        return {"type": "http.request", "body": body, "more_body": False}
+
+    try:
+        return await Request(request.scope, receive).form(max_fields=_MAX_FIELDS, max_part_size=len(body) + 1)
+    except (HTTPException, UnicodeError, LookupError):  # the last two for charsets that do not exist
+        raise RefusalError(400, "Invalid form") from None
+
+
+def _unix(text: str) -> str:
+    return text.replace("\r\n", "\n")
+
+
+def _plain_fields(values: FormData | QueryParams) -> dict[str, Any]:
+    """Read fields that are all text; a field q that comes several times is a list."""
+    fields: dict[str, Any] = {name: value for name, value in values.items() if isinstance(value, str)}
+    texts = [value for value in values.getlist("q") if isinstance(value, str)]
+    if len(texts) > 1:
+        fields["q"] = texts
+    fields = {name: _mended(value) for name, value in fields.items()}
+    if isinstance(values, FormData) and "q" in fields:  # forms end lines with both; LibreTranslate takes it as one
+        text = fields["q"]
+        fields["q"] = [_unix(one) for one in text] if isinstance(text, list) else _unix(text)
+    for name in _SWITCHES:
+        if name in fields:
+            fields[name] = {"1": True, "true": True, "0": False, "false": False}.get(fields[name].lower(), fields[name])
+    if "forced" in fields:
+        try:
+            fields["forced"] = json.loads(fields["forced"])
+        except (ValueError, RecursionError):
+            raise RefusalError(400, "Invalid request: forced: not JSON") from None
+    return fields

@@ -1,0 +1,48 @@
+"""Why a request is not answered: LibreTranslate's codes and words, or ours where it has none."""
+
+import math
+
+_LONGEST = 40  # characters of a code that are said back to whoever sent it
+
+
+class RefusalError(Exception):
+    """A request that is refused, with the status and the message the client gets."""
+
+    def __init__(self, status: int, message: str, retry_after: int | None = None) -> None:
+        super().__init__(message)
+        self.status, self.message, self.retry_after = status, message, retry_after
+
+
+def missing(name: str) -> RefusalError:
+    """Say that a parameter is missing."""
+    return RefusalError(400, f"Invalid request: missing {name} parameter")
+
+
+def too_much(size: int, limit: int) -> RefusalError:
+    """Say that a request is too large."""
+    return RefusalError(400, f"Invalid request: request ({size}) exceeds text limit ({limit})")
+
+
+def unsupported(language: str) -> RefusalError:
+    """Say that a language is not on offer."""
+    return RefusalError(400, f"{language[:_LONGEST]} is not supported")
+
+
+def client_left() -> RefusalError:
+    """Note that nobody waits for the answer any more (nginx's code for it: it is only ever seen in the log)."""
+    return RefusalError(499, "The client has left")
+
+
+def slow_down(rate: int, wait: float) -> RefusalError:
+    """Say that somebody asks too often."""
+    return RefusalError(429, f"Slowdown: {rate} per 1 minute", retry_after=max(1, math.ceil(wait)))
+
+
+def too_busy(retry_after: int) -> RefusalError:
+    """Say that there is no room for more work."""
+    return RefusalError(503, "Too busy: try again later", retry_after)
+
+
+def shutting_down() -> RefusalError:
+    """Say that no new work is taken."""
+    return RefusalError(503, "The server is shutting down", retry_after=1)

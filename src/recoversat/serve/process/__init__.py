@@ -1,0 +1,1 @@
+"""The processes: the one people start, and those that translate."""

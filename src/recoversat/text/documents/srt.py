@@ -1,0 +1,138 @@
+"""Subtitles (.srt): numbers, times and tags stay; the lines of a subtitle are translated as one text and broken again.
+
+A line is broken where the source was, measured in characters: a translation that changes nothing is broken in the same
+places. A longer one gets more lines rather than longer ones.
+"""
+
+import re
+from bisect import bisect_left
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import accumulate
+from operator import itemgetter
+
+from recoversat.errors import UserError
+from recoversat.text.documents.block import Block, Document
+
+_TIME = r"(?:\d+:)?\d+:\d+[,.]\d+"
+_TIMES = re.compile(rf"[ \t]*{_TIME}[ \t]*-->[ \t]*{_TIME}.*")
+_LINE = re.compile(r"[^\r\n]*(?:\r\n|\r|\n|\Z)")
+_TAG = re.compile(r"</?[A-Za-z][^<>]*>|\{\\[^{}]*\}")  # <i>, <font color="red">, {\an8}
+_SPEAKER = re.compile(rf"[ \t]*(?:(?:{_TAG.pattern}|[ \t])*[-–—♪][ \t]*)?")
+_WIDEST = 42  # characters of a line, as broadcasters have it
+
+
+def parse(source: str) -> Document:
+    """Find what is said; all else is copied."""
+    parts = list(_parts(source))
+    if source.strip() and not any(map(_TIMES.match, _LINE.findall(source))):
+        raise UserError("these are no subtitles: no line such as 00:00:01,000 --> 00:00:04,000 is in them")
+
+    def put_back(translations: Sequence[str]) -> str:
+        left = iter(translations)
+        return "".join(part if isinstance(part, str) else part.broken(next(left)) for part in parts)
+
+    return Document([part.block for part in parts if isinstance(part, _Speech)], put_back)
+
+
+@dataclass(frozen=True)
+class _Speech:
+    """Lines of a subtitle that are said in one go; `breaks[i]` was written between lines i and i + 1."""
+
+    lines: list[str]
+    breaks: list[str]
+    newline: str
+
+    @property
+    def block(self) -> Block:
+        """The lines as one text, its tags beside it."""
+        text, tags = "", []
+        joined, position = " ".join(self.lines), 0
+        for match in _TAG.finditer(joined):
+            text += joined[position : match.start()]
+            tags.append((len(text), match[0]))
+            position = match.end()
+        text += joined[position:]
+        return Block(text, text, tags)
+
+    def broken(self, translation: str) -> str:
+        """Break a translation into lines."""
+        lengths = [len(_TAG.sub("", line)) for line in self.lines]
+        *ends, total = accumulate(lengths, lambda end, length: end + 1 + length)  # a break counts as a space
+        said, spaces, widest = len(_TAG.sub("", translation)), _spaces(translation), max(_WIDEST, *lengths)
+        lines = _cut(translation, spaces, [end * said / total for end in ends])
+        for n in (said // widest + 1, said // widest + 2):  # words may not fill the first
+            if n > len(self.lines) and max(len(_TAG.sub("", line)) for line in lines) > widest:
+                lines = _cut(translation, spaces, [said * i / n for i in range(1, n)])
+        breaks = [*self.breaks, *[self.newline] * len(lines)]
+        return "".join(line + after for line, after in zip(lines, [*breaks[: len(lines) - 1], ""], strict=True))
+
+
+def _parts(source: str) -> Iterator[str | _Speech]:
+    """Part a file into what is said and what is copied; whatever is not between times and an empty line is copied."""
+    lines, at = _LINE.findall(source), 0
+    while at < len(lines):
+        yield lines[at]
+        at += 1
+        if not _TIMES.match(lines[at - 1]):
+            continue
+        end = at
+        while end < len(lines) and lines[end].strip() and not _begins(lines, end):
+            end += 1
+        yield from _said(lines[at:end], "\r\n" if lines[at - 1].endswith("\r\n") else "\n")
+        at = end
+
+
+def _begins(lines: Sequence[str], at: int) -> bool:
+    """Tell whether a subtitle begins at a line, though no empty line is before it."""
+    numbered = lines[at].strip().isdecimal() and at + 1 < len(lines) and _TIMES.match(lines[at + 1])
+    return bool(numbered or _TIMES.match(lines[at]))
+
+
+def _said(lines: Sequence[str], newline: str) -> Iterator[str | _Speech]:
+    """Join the lines of a subtitle; a dash, or a note of music, begins another speech."""
+    speech, after = _Speech([], [], ""), ""
+    for line in lines:
+        mark = _SPEAKER.match(line)
+        before = mark[0] if mark else ""
+        text = line[len(before) :].rstrip()
+        if speech.lines and not before.strip():
+            speech.breaks.append(after + before)
+            speech.lines.append(text)
+        else:
+            yield from [speech] if speech.lines else []
+            yield after + before
+            speech = _Speech([text], [], newline)
+        after = line[len(before) + len(text) :]
+    yield from [speech] if speech.lines else []
+    yield after
+
+
+def _spaces(text: str) -> list[tuple[int, int]]:
+    """List the spaces between words: their places, and how many characters a viewer sees before them.
+
+    >>> _spaces('<font color="red">Go</font> on')
+    [(27, 2)]
+    """
+    hidden = {at for match in _TAG.finditer(text) for at in range(*match.span())}
+    visible = [at for at in range(len(text)) if at not in hidden]
+    return [(at, before) for before, at in enumerate(visible) if text[at] == " "]
+
+
+def _cut(text: str, spaces: Sequence[tuple[int, int]], wanted: Sequence[float]) -> list[str]:
+    """Cut a text at the spaces nearest to the wanted places, which grow.
+
+    >>> _cut("a big house", _spaces("a big house"), [6.0])
+    ['a big', 'house']
+    """
+    lines, start, first = [], 0, 0  # `first` of the spaces that are left
+    for place in wanted:
+        behind = bisect_left(spaces, place, lo=first, key=itemgetter(1))
+        near = spaces[max(behind - 1, first) : behind + 1]
+        if not near:
+            break
+        at, seen = min(near, key=lambda space: abs(space[1] - place))
+        lines.append(text[start:at])
+        start = at + 1
+        first = bisect_left(spaces, seen + 1, lo=first, key=itemgetter(1))
+    return [*lines, text[start:]]

@@ -1,0 +1,229 @@
+"""What one request, or one client, once did to the server; each of these took it down."""
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from http.client import HTTPConnection
+from pathlib import Path
+
+import psutil
+import pytest
+
+from recoversat.files.builtin import builtin_models
+
+from .serving import Running, sentence, serving, write_random_model
+from .test_serve import until
+
+EN_DE = {"source": "en", "target": "de"}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_random_model(tmp_path_factory.mktemp("model") / "random")
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+    """The built-in model: its tokenizer spells what it does not know in bytes, so that a letter may be a book."""
+    with serving(builtin_models()[0], tmp_path_factory.mktemp("server") / "log") as running:
+        yield running
+
+
+def port(server: Running) -> int:
+    return int(server.address.rsplit(":", 1)[1])
+
+
+@pytest.mark.parametrize(
+    ("text", "format_"),
+    [
+        ("e" + 9000 * "\u0301", "text"),
+        ("a %" + 9990 * "0" + "!", "text"),
+        ("<" + 4990 * 'a"', "html"),
+        ("<p " + 9980 * "a" + ">", "html"),
+        ("<b>" + "x" * 9900 + "!<wbr></b>", "html"),
+    ],
+    ids=["accents", "conversion", "tag name", "attribute", "last word"],
+)
+def test_a_nasty_text_costs_no_more_than_others(server: Running, text: str, format_: str) -> None:
+    workers, start = server.workers(), time.monotonic()
+    with ThreadPoolExecutor(1) as pool:
+        nasty = pool.submit(server.post, "/translate", q=text, format=format_, **EN_DE)
+        assert server.get("/livez")
+        nasty.result()
+    assert time.monotonic() - start < 10  # each took minutes
+    assert server.workers() == workers
+    assert server.post("/translate", q="alpha", **EN_DE)["translatedText"]
+    assert max(psutil.Process(pid).memory_info().rss for pid in workers) < 600 << 20
+
+
+def test_half_sent_headers_keep_nobody_out(folder: Path, tmp_path: Path) -> None:
+    with serving(folder, tmp_path / "log", "--max-connections", "20") as server:
+        lazy = [socket.create_connection(("127.0.0.1", port(server)), timeout=30) for _ in range(30)]
+        for connection in lazy[:10]:
+            connection.sendall(b"POST /translate HTTP/1.1\r\nHost: x\r\n")
+        # Ten are one address's half; the others are told so at once.
+        assert lazy[-1].recv(1000).startswith(b"HTTP/1.1 503")
+        start = time.monotonic()
+        for connection in lazy[:10]:
+            while True:
+                try:
+                    connection.sendall(b"X-Drip: 1\r\n")  # a line now and then gains nothing
+                    connection.settimeout(1)
+                    if connection.recv(1) == b"":
+                        break
+                except TimeoutError:
+                    assert time.monotonic() - start < 30
+                except OSError:
+                    break
+        assert server.post("/translate", q="alpha", **EN_DE)["translatedText"]
+        for connection in lazy:
+            connection.close()
+
+
+def test_who_does_not_read_is_cut_off(folder: Path, tmp_path: Path) -> None:
+    with serving(folder, tmp_path / "log", "--timeout", "1") as server, socket.socket() as client:
+        client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        client.connect(("127.0.0.1", port(server)))
+        client.setblocking(False)
+        client.send(b"GET /spec HTTP/1.1\r\nHost: x\r\n\r\n" * 2000)  # more than any buffer on the way can hold
+        mine = client.getsockname()[1]
+
+        def is_open() -> bool:
+            connections = psutil.Process(server.process.pid).net_connections("tcp")
+            return any(connection.raddr and connection.raddr.port == mine for connection in connections)
+
+        until(is_open)
+        until(lambda: not is_open())
+        assert server.post("/translate", q="alpha", **EN_DE)["translatedText"]
+
+
+def test_on_a_socket_of_both_kinds_each_old_address_has_its_own_allowance(folder: Path, tmp_path: Path) -> None:
+    options = ("--host", "::", "--rate-limit", "2", "--trusted-proxy", "127.0.0.9")
+
+    def status(address: str, forwarded_for: str = "") -> int:
+        client = HTTPConnection("127.0.0.1", port(server), source_address=(address, 0))
+        client.request("POST", "/detect?q=alpha", headers={"X-Forwarded-For": forwarded_for})
+        return client.getresponse().status
+
+    with serving(folder, tmp_path / "log", *options) as server:
+        for address in ("127.0.0.2", "127.0.0.3"):
+            assert [status(address, "10.0.0.1") for _ in range(3)] == [
+                200,
+                200,
+                429,
+            ]  # who is not trusted is not believed
+        for user in ("10.0.0.1", "10.0.0.2"):
+            assert [status("127.0.0.9", user) for _ in range(3)] == [200, 200, 429]
+
+
+def test_a_worker_that_hangs_is_replaced_and_its_work_done(folder: Path, tmp_path: Path) -> None:
+    with serving(folder, tmp_path / "log", "--hang-timeout", "2") as server, ThreadPoolExecutor(1) as pool:
+        (stuck,) = server.workers()
+        os.kill(stuck, signal.SIGSTOP)
+        waiting = pool.submit(server.post, "/translate", timeout=60, q=sentence(5), **EN_DE)
+        until(lambda: "hangs and is killed" in server.log.read_text())
+        assert waiting.result(60)["translatedText"]
+        assert server.workers() != [stuck]
+        assert json.loads(server.get("/health")) == {"status": "ok"}
+
+
+def test_a_server_whose_worker_hangs_is_alive_but_not_ready(folder: Path, tmp_path: Path) -> None:
+    def status(path: str) -> int:
+        try:
+            return int(urllib.request.urlopen(server.address + path, timeout=10).status)
+        except urllib.error.HTTPError as error:
+            return error.code
+
+    with serving(folder, tmp_path / "log") as server, ThreadPoolExecutor(1) as pool:
+        (stuck,) = server.workers()
+        os.kill(stuck, signal.SIGSTOP)
+        waiting = pool.submit(server.post, "/translate", timeout=60, q=sentence(5), **EN_DE)
+        until(lambda: status("/health") == 503)
+        assert status("/livez") == 200
+        os.kill(stuck, signal.SIGCONT)
+        assert waiting.result(60)["translatedText"]
+        assert status("/health") == 200
+
+
+def test_a_short_sentence_goes_in_between(folder: Path, tmp_path: Path) -> None:
+    long = {"q": " ".join([sentence(7)] * 150), "alternatives": 10, **EN_DE}
+
+    def short() -> str:
+        client = HTTPConnection("127.0.0.1", port(server), source_address=("127.0.0.2", 0), timeout=30)
+        client.request("POST", "/translate?source=en&target=de&q=alpha%20bravo")
+        return str(json.load(client.getresponse())["translatedText"])
+
+    with serving(folder, tmp_path / "log", "--piece-limit", "1000000") as server, ThreadPoolExecutor(1) as pool:
+        alone = short()
+        start = time.monotonic()
+        waiting = pool.submit(server.post, "/translate", timeout=60, **long)
+        until(lambda: "recoversat_requests_in_progress 2.0" in server.get("/metrics"))
+        time.sleep(0.3)
+        assert short() == alone
+        assert not waiting.done(), f"the long one took only {time.monotonic() - start:.1f} seconds"
+        assert waiting.result()["translatedText"] == server.post("/translate", timeout=60, **long)["translatedText"]
+
+
+def test_nothing_is_decoded_for_a_client_that_has_left(folder: Path, tmp_path: Path) -> None:
+    texts = [" ".join([sentence(number)] * 150) for number in range(6)]
+    body = json.dumps({"q": texts, "alternatives": 5, **EN_DE}).encode()
+    head = f"POST /translate HTTP/1.1\r\nHost: x\r\nContent-Length: {len(body)}\r\n"
+    kind = "Content-Type: application/json\r\n\r\n"
+    with serving(folder, tmp_path / "log", "--piece-limit", "1000000") as server:
+        (worker,) = server.workers()
+        with socket.create_connection(("127.0.0.1", port(server))) as client:
+            client.sendall((head + kind).encode() + body)
+            busy = psutil.Process(worker).cpu_times().user
+            until(lambda: psutil.Process(worker).cpu_times().user > busy + 0.5)
+        until(lambda: " 499 " in server.log.read_text())
+        start = time.monotonic()
+        assert server.post("/translate", q="alpha", **EN_DE)["translatedText"]
+        assert time.monotonic() - start < 3  # the rest of it would have taken many times that
+
+
+def test_workers_leave_when_the_server_is_killed(folder: Path, tmp_path: Path) -> None:
+    texts = [" ".join([sentence(number)] * 150) for number in range(6)]
+    with serving(folder, tmp_path / "log", "--workers", "2") as server, ThreadPoolExecutor(1) as pool:
+        workers = server.workers()
+        waiting = pool.submit(server.post, "/translate", q=texts, alternatives=1, **EN_DE)
+        until(lambda: any(psutil.Process(pid).cpu_percent(0.1) > 30 for pid in workers))
+        server.process.kill()
+        until(lambda: not any(psutil.pid_exists(pid) for pid in workers))
+        assert waiting.exception() is not None
+    assert "Traceback" not in (tmp_path / "log").read_text()
+
+
+def test_no_temporary_space_is_needed(folder: Path, tmp_path: Path) -> None:
+    code = "import resource, sys; resource.setrlimit(resource.RLIMIT_FSIZE, (int(sys.argv[1]),) * 2)"
+    nowhere = {**os.environ, "TMPDIR": "/nonexistent", "TEMP": "/nonexistent", "TMP": "/nonexistent"}
+    run = "import runpy; sys.argv = sys.argv[2:]; runpy.run_module('recoversat', run_name='__main__')"
+    options = ["recoversat", "serve", "--model", str(folder), "--port", "0"]
+    with open(tmp_path / "log", "wb") as log:  # no file may grow over 64 KiB: what is unpacked would
+        limit = 64 << 10
+        process = subprocess.Popen(
+            [sys.executable, "-c", f"{code}; {run}", str(limit), *options], stderr=log, env=nowhere
+        )
+    try:
+        until(lambda: "serves http" in (tmp_path / "log").read_text() or process.poll() is not None)
+        assert process.poll() is None, (tmp_path / "log").read_text()
+    finally:
+        process.terminate()
+        assert process.wait(30) == 0
+
+
+def test_the_second_of_two_servers_says_why_it_cannot_start(server: Running, folder: Path) -> None:
+    options = ["--model", str(folder), "--port", str(port(server))]
+    done = subprocess.run(
+        [sys.executable, "-m", "recoversat", "serve", *options], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert done.returncode == 2
+    assert "choose another --host or --port" in done.stderr
+    assert "Traceback" not in done.stderr

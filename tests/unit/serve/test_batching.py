@@ -1,0 +1,248 @@
+"""The queue: who is next, with whom, and what happens when a worker is lost."""
+
+import asyncio
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pytest
+
+from recoversat.serve.work.batching import (
+    Batch,
+    Batcher,
+    BatchLimits,
+    ClosedError,
+    QueueFullError,
+    Worker,
+    WorkerLostError,
+)
+
+Run = Callable[[str, list[int]], Sequence[int | Exception]]
+
+
+class Doing(Worker[str, int, int]):
+    """A worker that calls a function, once its gate is open."""
+
+    def __init__(self, run: Run, *, is_open: bool = True) -> None:
+        self._run, self.gate = run, threading.Event()
+        self.seen: list[list[int]] = []
+        if is_open:
+            self.gate.set()
+
+    @property
+    def is_well(self) -> bool:
+        return True
+
+    def prepare(self, closed: threading.Event) -> None:
+        pass
+
+    def run(self, batch: Batch[str, int, int], errand: Callable[[], Batch[str, int, int] | None]) -> None:
+        self.seen.append(batch.tasks)
+        self.batch, self.errand = batch, errand
+        self.gate.wait(30)
+        batch.finish(self._run(batch.group, batch.tasks))
+
+    def close(self) -> None:
+        pass
+
+
+def same(group: str, tasks: list[int]) -> list[int]:
+    return tasks
+
+
+async def results_of(futures: "list[asyncio.Future[int]]") -> list[Any]:
+    return await asyncio.wait_for(asyncio.gather(*futures, return_exceptions=True), 30)
+
+
+async def busy(worker: Doing) -> None:
+    while not worker.seen:
+        await asyncio.sleep(0.001)
+
+
+def test_batches_keep_the_oldest_first_and_stay_within_their_cost() -> None:
+    def run(group: str, tasks: list[int]) -> Sequence[int | Exception]:
+        return [ValueError("7") if task == 7 else task * 10 for task in tasks]
+
+    worker = Doing(run)
+
+    async def main() -> list[Any]:
+        batcher = Batcher([worker], BatchLimits(jobs=3, cost=100, window=0.05, queue=8))
+        futures = batcher.submit("me", "a", [(5, 5), (60, 60), (7, 7), (30, 30), (8, 8)])
+        futures += batcher.submit("me", "b", [(1, 1)])
+        with pytest.raises(QueueFullError):
+            batcher.submit("me", "a", [(1, 1)] * 3)
+        futures[3].cancel()
+        results = await asyncio.gather(*futures, return_exceptions=True)
+        batcher.close(5)
+        with pytest.raises(ClosedError):
+            batcher.submit("me", "a", [(1, 1)])
+        return results
+
+    results = asyncio.run(main())
+    assert worker.seen == [[5, 7, 8], [60], [1]]
+    assert [str(result) for result in results] == ["50", "600", "7", "", "80", "10"]
+
+
+def test_a_batch_costs_no_more_than_it_may() -> None:
+    worker = Doing(same)
+
+    async def main() -> None:
+        batcher = Batcher([worker], BatchLimits(jobs=8, cost=100, window=0.05))
+        await results_of(batcher.submit("me", "a", [(40, 40), (50, 50), (45, 45), (500, 500)]))
+        batcher.close()
+
+    asyncio.run(main())
+    assert worker.seen == [[40, 45], [50], [500]]
+
+
+def test_a_lost_result_is_an_error_and_not_a_hanging_request() -> None:
+    async def main() -> None:
+        batcher = Batcher([Doing(lambda group, tasks: [1])], BatchLimits(window=0.05))
+        results = await results_of(batcher.submit("me", "a", [(1, 1), (2, 2)]))
+        assert all(isinstance(result, AssertionError) for result in results)
+        batcher.close()
+
+    asyncio.run(main())
+
+
+def test_figures_that_cannot_be_written_do_not_stop_the_translating() -> None:
+    def full_disk(jobs: int, waited: float, waiting: int) -> None:
+        raise OSError("no space left")
+
+    async def main() -> None:
+        batcher = Batcher([Doing(same)], BatchLimits(window=0.01), full_disk)
+        for _ in range(2):
+            assert await results_of(batcher.submit("me", "a", [(1, 1)])) == [1]
+        assert batcher.is_working
+        batcher.close(30)
+        assert not batcher.is_working
+
+    asyncio.run(main())
+
+
+def test_clients_take_turns_by_cost_not_by_arrival() -> None:
+    worker = Doing(same, is_open=False)
+
+    async def main() -> None:
+        batcher = Batcher([worker], BatchLimits(jobs=1, window=0))
+        futures = batcher.submit("greedy", "a", [(0, 10)])
+        await busy(worker)
+        futures += batcher.submit("greedy", "a", [(i, 10) for i in range(1, 6)])
+        futures += batcher.submit("modest", "a", [(100, 10), (101, 10)])
+        futures += batcher.submit("tiny", "a", [(200, 1)])
+        worker.gate.set()
+        await results_of(futures)
+        batcher.close()
+
+    asyncio.run(main())
+    order = [task for (task,) in worker.seen]
+    assert order[:2] == [0, 200]  # what costs least is next, though it came last
+    assert order.index(101) < order.index(3)  # two of each, in turns
+    assert [task for task in order if task < 100] == [0, 1, 2, 3, 4, 5]
+
+
+def test_whoever_fills_the_queue_makes_room_for_others() -> None:
+    worker = Doing(same, is_open=False)
+
+    async def main() -> tuple[list[Any], list[Any]]:
+        batcher = Batcher([worker], BatchLimits(jobs=1, window=0, queue=4))
+        first = batcher.submit("greedy", "a", [(0, 1)])
+        await busy(worker)
+        first += batcher.submit("greedy", "a", [(1, 1), (2, 1), (3, 1), (4, 1)])
+        second = batcher.submit("modest", "a", [(100, 1), (101, 1)])
+        with pytest.raises(QueueFullError):
+            batcher.submit("modest", "a", [(102, 1)])  # each has half of it now
+        worker.gate.set()
+        results = await results_of(first), await results_of(second)
+        batcher.close()
+        return results
+
+    greedy, modest = asyncio.run(main())
+    assert modest == [100, 101]
+    assert greedy[:3] == [0, 1, 2]
+    assert all(isinstance(result, QueueFullError) for result in greedy[3:])
+
+
+def test_what_a_lost_worker_held_is_done_by_another_each_alone() -> None:
+    def dies_of_seven(group: str, tasks: list[int]) -> list[int]:
+        if 7 in tasks:
+            raise WorkerLostError("gone")
+        return tasks
+
+    worker = Doing(dies_of_seven)
+
+    async def main() -> list[Any]:
+        batcher = Batcher([worker], BatchLimits(window=0.05))
+        results = await results_of(batcher.submit("me", "a", [(5, 1), (7, 1), (9, 1)]))
+        batcher.close()
+        return results
+
+    results = asyncio.run(main())
+    assert [results[0], results[2]] == [5, 9]
+    assert isinstance(results[1], WorkerLostError)
+    assert worker.seen[0] == [5, 7, 9]
+    assert sorted(worker.seen[1:]) == [[5], [7], [7], [9]]
+
+
+@pytest.mark.parametrize("cost", [1, 100])  # taken before what was lost, and after it
+def test_what_was_lost_once_keeps_no_company(cost: int) -> None:
+    def dies_once(group: str, tasks: list[int]) -> list[int]:
+        if len(worker.seen) == 1:
+            raise WorkerLostError("gone")
+        return tasks
+
+    worker = Doing(dies_once, is_open=False)
+
+    async def main() -> None:
+        batcher = Batcher([worker], BatchLimits(jobs=2, window=0.05))
+        lost = batcher.submit("me", "a", [(1, 5), (2, 5)])
+        await busy(worker)
+        fresh = batcher.submit("you", "a", [(3, cost)])
+        worker.gate.set()
+        assert await results_of(lost + fresh) == [1, 2, 3]
+        batcher.close()
+
+    asyncio.run(main())
+    assert worker.seen[0] == [1, 2]
+    assert sorted(worker.seen[1:]) == [[1], [2], [3]]
+
+
+def test_a_worker_is_told_once_nobody_waits_any_more() -> None:
+    worker = Doing(same, is_open=False)
+
+    async def main() -> None:
+        batcher = Batcher([worker], BatchLimits(window=0.05))
+        futures = batcher.submit("me", "a", [(1, 1), (2, 1)])
+        await busy(worker)
+        futures[0].cancel()
+        assert worker.batch.is_wanted
+        futures[1].cancel()
+        assert not worker.batch.is_wanted
+        worker.gate.set()
+        batcher.close()
+
+    asyncio.run(main())
+
+
+def test_a_short_job_goes_in_between_where_its_turn_comes_first() -> None:
+    worker = Doing(same, is_open=False)
+
+    async def main() -> None:
+        batcher = Batcher([worker], BatchLimits(window=0.01))
+        futures = batcher.submit("slow", "a", [(1, 2000)])
+        await busy(worker)
+        assert worker.batch.is_long
+        assert worker.errand() is None
+        futures += batcher.submit("slow", "a", [(2, 100)])  # its client's turn comes after the long one
+        futures += batcher.submit("quick", "b", [(3, 100), (4, 100), (5, 1900), (6, 100)])
+        errand = worker.errand()
+        assert errand is not None
+        assert (errand.group, errand.tasks) == ("b", [3, 4])
+        errand.finish([30, 40])
+        assert worker.errand() is None
+        assert await results_of(futures[2:4]) == [30, 40]
+        worker.gate.set()
+        assert await results_of(futures) == [1, 2, 30, 40, 5, 6]
+        batcher.close()
+
+    asyncio.run(main())

@@ -1,0 +1,129 @@
+"""Time grows with the length of a text, never with its square: one request must not keep a server busy for minutes."""
+
+import time
+from collections.abc import Callable
+
+import pytest
+
+from recoversat.inference.repairs.check_numbers import wrong_numbers
+from recoversat.inference.repairs.cut_loops import without_loops
+from recoversat.inference.repairs.join_overlaps import says_twice
+from recoversat.inference.repairs.lower_capitals import is_all_caps, to_sentence_case
+from recoversat.text import parts, placeholders, sentences
+from recoversat.text.documents import block, elements, html
+from recoversat.text.documents.translating import translate_documents
+from tests.nasty import REPEATED, stretched
+
+SHORTEST = 1500  # characters; then 2, 4 and 8 times as many
+NOISE = 0.008  # seconds: what takes less says nothing about growth
+MOST = 3.0  # times as long for twice the length; a square would be 4
+
+
+def shout(texts: list[str]) -> list[str]:
+    return [text.upper() for text in texts]
+
+
+def fits(part: str) -> bool:
+    return len(part) <= 100
+
+
+def tree_of(text: str) -> None:
+    for part in html.blocks_of_html(text):
+        if isinstance(part, block.Block):
+            runs, marks = part.runs(0, len(part.text), part.tags_of(0, len(part.text)))
+            elements.element_tree(runs, marks)
+
+
+def unmasked(text: str) -> None:
+    if masked := placeholders.mask(text):
+        placeholders.unmask(masked, masked.text)
+
+
+FUNCTIONS: dict[str, Callable[[str], object]] = {
+    "bare_words": placeholders.bare_words,
+    "blocks_of_html": lambda text: list(html.blocks_of_html(text)),
+    "to_sentence_case": to_sentence_case,
+    "element_tree": tree_of,
+    "hard_texts": placeholders.hard_texts,
+    "has_words": placeholders.has_words,
+    "is_all_caps": is_all_caps,
+    "kept_elements": block.kept_elements,
+    "parts_of": lambda text: parts.parts_of(text, "en", fits),
+    "pieces": placeholders.pieces,
+    "places_of": lambda text: block.places_of("a", text),
+    "protected_spans": placeholders.protected_spans,
+    "says_twice": says_twice,
+    "sentence_spans": lambda text: sentences.sentence_spans(text, "de"),
+    "slash_and_name": block.slash_and_name,
+    "split_to_fit": lambda text: sentences.split_to_fit(text, fits),
+    "tags_in": block.tags_in,
+    "subtitles": lambda text: translate_documents(
+        [f"00:01,0 --> 00:02,0\n{text}\n00:03,0 --> 00:04,0\n" + text.replace(" ", "\n")],
+        lambda texts: [f"{text} {text}" for text in texts],
+        language="en",
+        format="srt",
+    ),
+    "translate_documents as html": lambda text: translate_documents(
+        [text], shout, language="en", format="html", fits=fits
+    ),
+    "translate_documents as text": lambda text: translate_documents([text], shout, language="en", fits=fits),
+    "trim": placeholders.trim,
+    "unmask": unmasked,
+    "without_loops": lambda text: without_loops(list(text.encode()), []),
+    "without_protected": placeholders.without_protected,
+    "wrong_numbers": lambda text: wrong_numbers(text, text),
+}
+
+
+def seconds(function: Callable[[str], object], text: str) -> float:
+    start = time.thread_time()  # not what others on this machine take
+    function(text)
+    return time.thread_time() - start
+
+
+def growth(function: Callable[[str], object], nasty: tuple[str, str, str]) -> float:
+    """Return how many times longer twice the length takes, at most; 1 where all of it is too fast to tell."""
+    before, worst = NOISE, 1.0
+    for times in (1, 2, 4, 8):
+        text = stretched(*nasty, SHORTEST * times)
+        took = seconds(function, text)
+        if took > MOST * before:  # once more before anybody is blamed
+            took = min(took, seconds(function, text), seconds(function, text))
+        worst = max(worst, took / before) if times > 1 else worst
+        if worst > MOST or took * (8 / times) ** 2 < MOST * NOISE:
+            break  # longer ones would take minutes; or not even a square would be seen
+        before = max(took, NOISE)
+    return worst
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_twice_the_length_takes_at_most_three_times_as_long(name: str) -> None:
+    function = FUNCTIONS[name]
+    suspects = [nasty for nasty in REPEATED if growth(function, nasty) > MOST]
+    guilty = [nasty for nasty in suspects if growth(function, nasty) > MOST and growth(function, nasty) > MOST]
+    assert not guilty
+
+
+def test_the_measure_finds_a_square() -> None:
+    def square(text: str) -> None:
+        for _ in text:
+            text.count("x")
+
+    assert growth(square, ("", "a", "")) > MOST
+
+
+def test_braces_in_braces_are_unpacked_in_bounded_time() -> None:
+    start = time.thread_time()
+    text = placeholders.without_protected("a " + 5000 * "{" + "b" + 5000 * "}")
+    assert time.thread_time() - start < 1
+    assert not placeholders.hard_texts(text)
+    assert text.startswith("a ")
+
+
+def test_a_number_of_five_thousand_digits_is_no_entity() -> None:
+    text = f"&#{'1' * 5000}; is no character"
+    assert translate_documents([text], shout, language="en", format="html")[0].text.endswith("IS NO CHARACTER")
+
+
+def test_an_odd_tag_name_is_a_tag_as_in_a_browser() -> None:
+    assert block.tags_in("x <a<> y <b<i>") == ["<a<>", "<b<i>"]
