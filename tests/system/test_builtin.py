@@ -7,8 +7,11 @@ import sys
 from pathlib import Path
 from subprocess import PIPE
 
+import numpy as np
 import pytest
+from typer.testing import CliRunner
 
+from recoversat.cli import app
 from recoversat.files.builtin import ASSETS, builtin_model, builtin_models
 from recoversat.inference.repairs.cut_loops import most_repeats
 from recoversat.measuring.quality.metrics import corpus_bleu
@@ -105,6 +108,46 @@ def test_neighbours_in_a_batch_do_not_matter(translator: Translator) -> None:
     together = translator.translate(texts, batch_size=32)
     alone = [translator.translate([text])[0] for text in texts]
     assert [t.text for t in together] == [t.text for t in alone]
+
+
+def test_exact_is_what_one_segment_writes(translator: Translator) -> None:
+    texts = [*ENGLISH, *GERMAN, *ODD]
+    drafted = [translator.translate([text], quality="exact")[0] for text in texts]
+    expected = translator.translate(texts, segments=1)
+    assert [(one.text, one.ids) for one in drafted] == [(one.text, one.ids) for one in expected]
+    assert sum(one.steps for one in drafted) < sum(one.steps for one in expected)
+
+
+@pytest.mark.parametrize("quality", ["balanced", "best"])
+def test_the_likeliest_is_chosen_in_batches_as_alone(translator: Translator, quality: str) -> None:
+    texts = [*ENGLISH[:5], *GERMAN[:5], *ODD]
+    together = translator.translate(texts, quality=quality)
+    alone = [translator.translate([text], quality=quality)[0] for text in texts]
+    assert [one.text for one in together] == [one.text for one in alone]
+    plain = translator.translate(texts, confidence=True)
+    chosen, found = (np.array([one.confidence or 0 for one in each]) for each in (together, plain))
+    assert (chosen > found - 0.02).all()  # what is repaired is not chosen by likelihood alone
+    assert chosen.sum() > found.sum()
+
+
+def test_the_command_line_has_the_dial(tmp_path: Path) -> None:
+    (tmp_path / "in").write_text("".join(f"{line}\n" for line in ENGLISH[:3]))
+    runner, asked = CliRunner(), ["translate", str(tmp_path / "in"), "--to", "de", "--threads", "1"]
+    exact, single = (
+        runner.invoke(app, [*asked, *more]).stdout for more in (["--exact", "--batch-size", "1"], ["--segments", "1"])
+    )
+    assert exact == single != ""
+    for more in (["--best-of", "2"], ["--segments", "2,4"], ["--quality", "best"]):
+        (tmp_path / "jsonl").write_text('{"text": "It rains."}\n')
+        told = json.loads(
+            runner.invoke(app, ["translate", str(tmp_path / "jsonl"), "--to", "de", "--jsonl", *more]).stdout
+        )
+        assert 0.1 < told["confidence"] <= 1
+        for other, message in ((["--force", "1:1=Es"], "go without --force"), (["--beam", "2"], "go without --beam")):
+            refused = runner.invoke(app, [*asked, *more, *other])
+            assert message in str(refused.exception)
+    assert "--exact goes without" in str(runner.invoke(app, [*asked, "--exact", "--best-of", "2"]).exception)
+    assert "neither a whole number" in runner.invoke(app, [*asked, "--segments", "6,x"]).output
 
 
 def test_long_text_is_translated_to_its_end(translator: Translator) -> None:
