@@ -50,6 +50,7 @@ class FakeTranslator:
         self.gate.set()
         self.batches: list[list[str]] = []
         self.wanted: list[int | None] = []
+        self.modes: list[tuple[str | None, int | None]] = []  # quality and best_of of each call
         self.busy = threading.Event()
 
     def translate(
@@ -60,17 +61,26 @@ class FakeTranslator:
         batch_size: int = 32,
         forced: Sequence[Any] | None = None,
         alternatives: int = 0,
+        confidence: bool = False,
+        quality: str | None = None,
+        best_of: int | None = None,
     ) -> list[Translation]:
         self.batches.append(list(texts))
+        self.modes.append((quality, best_of))
         self.wanted.append(segments)
         self.busy.set()
         self.gate.wait(60)
         time.sleep(self.seconds)
         if any("poison" in text for text in texts):
             raise RuntimeError("a secret sentence with poison in it")
-        return [
+        written = [
             self._one(text, segments or 4, forced[i] if forced else {}, alternatives) for i, text in enumerate(texts)
         ]
+        return (
+            [replace(one, ids=[7] * len(one.text.split()), confidence=0.5) for one in written]
+            if confidence
+            else written
+        )
 
     def translate_documents(
         self, texts: Sequence[str], *, format: str, language: str, translate: Callable[[list[str]], list[str]]

@@ -8,6 +8,7 @@ from starlette.testclient import TestClient
 from tests.unit.serve.fake_translator import MakeClient, fake_model
 
 SENTENCE = "two dogs run in the park"
+FORCED = {"segment": 0, "position": 1, "token": "BIG"}
 
 
 def ask(client: TestClient, q: Any = SENTENCE, **fields: Any) -> Any:
@@ -135,3 +136,42 @@ def test_what_is_forced_stays_forced_in_the_alternatives(client: TestClient) -> 
     assert answer["translatedText"].startswith("RED")
     assert answer["alternatives"]
     assert all(text.startswith("RED") for text in answer["alternatives"])
+
+
+def test_the_dial_reaches_the_model_and_confidence_comes_back(make_client: MakeClient) -> None:
+    model = fake_model(choices=[1, 2, 4])
+    client, asked = make_client([model]), {"q": "the dogs run", "source": "en", "target": "de"}
+    for fields, mode in (
+        ({}, (None, None)),
+        ({"quality": "best"}, ("best", None)),
+        ({"best_of": 2}, (None, 2)),
+        ({"exact": True}, ("exact", None)),
+    ):
+        assert "confidence" not in client.post("/translate", json=asked | fields).json()
+        assert model.translator.modes[-1] == mode
+    assert client.post("/translate", json=asked | {"confidence": True}).json()["confidence"] == 0.5
+    several = client.post("/translate", json=asked | {"q": ["the dogs", ""], "confidence": True}).json()
+    assert several["confidence"] == [0.5, None]
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"quality": "good"}, "quality"),
+        ({"best_of": 0}, "best_of"),
+        ({"best_of": 2, "segments": 4}, "best_of goes without a number of segments"),
+        ({"best_of": 2, "exact": True}, "best_of goes without a number of segments and without exact"),
+        ({"quality": "best", "segments": 4, "forced": [FORCED]}, "go without forced tokens"),
+    ],
+)
+def test_a_mode_that_cannot_be_is_refused(make_client: MakeClient, fields: dict[str, Any], message: str) -> None:
+    client = make_client([fake_model(choices=[1, 2, 4])])
+    answer = client.post("/translate", json={"q": "the dogs run", "source": "en", "target": "de"} | fields)
+    assert answer.status_code == 400
+    assert message in answer.json()["error"]
+
+
+def test_a_model_that_cannot_judge_says_so(make_client: MakeClient) -> None:
+    asked = {"q": "the dogs run", "source": "en", "target": "de", "quality": "balanced"}
+    answer = make_client([fake_model(choices=[4])]).post("/translate", json=asked)
+    assert (answer.status_code, "trained for 1 segment" in answer.json()["error"]) == (400, True)

@@ -83,12 +83,26 @@ def _key(service: Service, wanted: TranslateRequest, source: str, target: str) -
     k = k or (model.segments if wanted.forced else None)
     if k and k > model.max_segments:
         raise RefusalError(400, f"Invalid request: segments: this model writes 1 to {model.max_segments} segments")
-    return BatchKey(source, target, k, wanted.format == "html")
+    _check_mode(wanted, k, model.choices)
+    return BatchKey(source, target, k, wanted.format == "html", wanted.mode, wanted.best_of)
+
+
+def _check_mode(wanted: TranslateRequest, k: int | None, trained: Sequence[int]) -> None:
+    """Refuse what the model could not do with the text, before it waits."""
+    if wanted.best_of and (k or wanted.exact):
+        raise RefusalError(400, "Invalid request: best_of goes without a number of segments and without exact")
+    if wanted.best_of is None and wanted.mode in (None, "fast"):
+        return
+    if wanted.forced:
+        raise RefusalError(400, "Invalid request: forced: best_of, exact and quality go without forced tokens")
+    if 1 not in trained:
+        raise RefusalError(400, "Invalid request: best_of, exact and quality need a model trained for 1 segment too")
 
 
 def _task(wanted: TranslateRequest, text: str) -> Task:
     forced = tuple(ForcedToken(f.segment, f.position, f.token, f.sentence) for f in wanted.forced or [])
-    return Task(text, wanted.alternatives or 0, bool(wanted.details), wanted.trace, forced)
+    details, confidence = bool(wanted.details), bool(wanted.confidence)
+    return Task(text, wanted.alternatives or 0, details, wanted.trace, forced, confidence)
 
 
 async def translate_all(
@@ -157,6 +171,9 @@ def answer(wanted: TranslateRequest, planned: Plan, outcomes: Sequence[Outcome])
         message["alternatives"] = shaped([outcome.alternatives for outcome in outcomes])
     if wanted.details:
         message["details"] = shaped([_details(o, m) for o, m in zip(outcomes, planned.keys, strict=True)])
+    if wanted.confidence:
+        sure = [outcome.confidence for outcome in outcomes]
+        message["confidence"] = shaped([None if one is None else round(one, 4) for one in sure])
     if wanted.trace is not None:
         message["trace"] = shaped([_trace(wanted, outcome) for outcome in outcomes])
     return message

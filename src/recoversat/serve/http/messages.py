@@ -54,7 +54,7 @@ class TextRequest(BaseModel):
 
 
 class TranslateRequest(TextRequest):
-    """What /translate understands; the last four fields are ours."""
+    """What /translate understands; the last eight fields are ours."""
 
     source: Text = Field(description='language code, or "auto"; case and region are forgiven')
     target: Text = Field(description="language code; case and region are forgiven")
@@ -73,6 +73,19 @@ class TranslateRequest(TextRequest):
     forced: Annotated[list[ForcedField], Field(max_length=200)] | None = Field(
         None, description="tokens that must stand somewhere"
     )
+    quality: Literal["fast", "balanced", "best", "exact"] | None = Field(
+        None, description="K by length; the best of three K; with doubt; the words of K = 1"
+    )
+    best_of: Annotated[Annotated[int, Field(ge=1, le=10)] | None, Whole] = Field(
+        None, description="write with so many K and keep the likeliest"
+    )
+    exact: bool | None = Field(None, description='the same as quality "exact"')
+    confidence: bool | None = Field(None, description="tell how likely the model with K = 1 finds a token, 0 to 1")
+
+    @property
+    def mode(self) -> str | None:
+        """The quality asked for, in one word; None as the model is set."""
+        return "exact" if self.exact else self.quality
 
     @property
     def cost(self) -> int:
@@ -169,6 +182,7 @@ class TranslateResponse(BaseModel):
     detectedLanguage: Detection | list[Detection] | None = None  # noqa: N815
     alternatives: list[str] | list[list[str]] | None = None
     details: Details | list[Details] | None = None
+    confidence: float | list[float | None] | None = None
     trace: list[TracedSentence] | list[list[TracedSentence]] | None = None
 
 

@@ -39,6 +39,9 @@ class LineTranslator(Protocol):
         batch_size: int = 32,
         forced: Sequence[Any] | None = None,
         alternatives: int = 0,
+        confidence: bool = False,
+        quality: str | None = None,
+        best_of: int | None = None,
     ) -> list[Translation]:
         """Translate single lines, in their order."""
 

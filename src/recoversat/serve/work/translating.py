@@ -37,6 +37,8 @@ class BatchKey:
     target: str
     segments: int | None  # K; None = the model's own, by length where it has learnt several
     html: bool = False
+    quality: str | None = None  # None = as the model is set to write
+    best_of: int | None = None
 
 
 @dataclass(frozen=True)
@@ -48,6 +50,7 @@ class Task:
     details: bool = False
     trace: int | None = None  # best tokens to show at each position
     forced: tuple[ForcedToken, ...] = ()
+    confidence: bool = False
 
     @property
     def copies(self) -> int:
@@ -62,7 +65,7 @@ class Task:
     @property
     def plain(self) -> bool:
         """Say whether only the translation is wanted."""
-        return not (self.alternatives or self.details or self.trace is not None or self.forced)
+        return not (self.alternatives or self.details or self.trace is not None or self.forced or self.confidence)
 
 
     def parts(self, *, whole: bool) -> list["Task"]:
@@ -97,6 +100,13 @@ class Outcome:
     def steps(self) -> int:
         """Decoding steps of all sentences."""
         return sum(sentence.steps for sentence in self.sentences)
+
+    @property
+    def confidence(self) -> float | None:
+        """How likely K = 1 finds a token, over all sentences; None where nothing was translated."""
+        known = [(len(one.ids) + 1, one.confidence) for one in self.sentences if one.confidence]
+        total = sum(tokens for tokens, _ in known)
+        return math.exp(sum(tokens * math.log(sure) for tokens, sure in known) / total) if known else None
 
     @property
     def score(self) -> float | None:
@@ -162,7 +172,7 @@ def _together(job: Job, tasks: list[Task]) -> list[Outcome | Exception]:
 
 def _alone(job: Job, task: Task) -> Outcome:
     n_best = max(task.trace or 0, 2 if task.alternatives else 0)
-    sentences = SentenceTranslator(job, n_best, task.forced)
+    sentences = SentenceTranslator(job, n_best, task.forced, task.confidence)
     start = time.perf_counter()
     document = _documents(job, [task.text], sentences)[0]
     milliseconds = 1000 * (time.perf_counter() - start)
@@ -182,8 +192,10 @@ def _alone(job: Job, task: Task) -> Outcome:
 class SentenceTranslator:
     """Translate sentences and remember how; what is forced concerns the first call, the sentences themselves."""
 
-    def __init__(self, job: Job, n_best: int = 0, forced: Sequence[ForcedToken] = ()) -> None:
-        self._job, self._n_best, self._forced = job, n_best, forced
+    def __init__(
+        self, job: Job, n_best: int = 0, forced: Sequence[ForcedToken] = (), confidence: bool = False
+    ) -> None:
+        self._job, self._n_best, self._forced, self._confidence = job, n_best, forced, confidence
         self.first: list[Translation] = []
         self.first_forced: list[Forced] = []  # one mapping for each of them
 
@@ -205,6 +217,9 @@ class SentenceTranslator:
             batch_size=self._job.batch_size,
             forced=forced,
             alternatives=self._n_best,
+            confidence=self._confidence,
+            quality=None if forced else self._job.key.quality,  # what is forced names a segment of one K
+            best_of=None if forced else self._job.key.best_of,
         )
         self._job.count(len(sentences), sum(translation.steps for translation in translations))
         return translations

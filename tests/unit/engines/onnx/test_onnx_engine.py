@@ -196,7 +196,7 @@ def test_a_target_goes_through_the_graph_once(folder: Path, monkeypatch: pytest.
 @pytest.mark.parametrize("threads", [1, 2])
 def test_what_was_encoded_is_not_encoded_again(folder: Path, threads: int, monkeypatch: pytest.MonkeyPatch) -> None:
     engine = OnnxEngine(folder.with_name("fp32"), CONFIG, threads)
-    sources, k = [[7, 8, 9], [10, 11], [12] * 9, [7, 8, 9]], np.array([3, 1, 3, 2])
+    sources, k = [[7, 8, 9], [10, 11], [12] * 9, [19, 17, 31]], np.array([3, 1, 3, 2])
     options, pairs = Options(limits=np.full(4, 6)), [([12] * 9, [24, 25]), ([10, 11], [23])]
     alone = [engine.decode([s], k[i : i + 1], options.of(np.array([i])))[0] for i, s in enumerate(sources)]
     scores = [engine.score([pair])[0] for pair in pairs]
