@@ -295,4 +295,4 @@ def test_without_repairs_the_built_in_model_repeats_itself() -> None:
     )
     assert (repaired, raw) == ("Tom will studieren.\n", "Tom will studieren studieren.\n")
     refused = subprocess.run([*command, "--format", "word"], input=text, capture_output=True, text=True)
-    assert (refused.returncode, refused.stderr) == (2, "error: --format word: there are lines, text, html\n")
+    assert (refused.returncode, refused.stderr) == (2, "error: --format word: there are lines, text, html, srt\n")
