@@ -107,7 +107,7 @@ def test_twice_the_length_takes_at_most_three_times_as_long(name: str) -> None:
 def test_the_measure_finds_a_square() -> None:
     def square(text: str) -> None:
         for _ in text:
-            text.count("x")
+            text.replace("a", "b")
 
     assert growth(square, ("", "a", "")) > MOST
 
