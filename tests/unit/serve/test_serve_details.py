@@ -175,3 +175,13 @@ def test_a_model_that_cannot_judge_says_so(make_client: MakeClient) -> None:
     asked = {"q": "the dogs run", "source": "en", "target": "de", "quality": "balanced"}
     answer = make_client([fake_model(choices=[4])]).post("/translate", json=asked)
     assert (answer.status_code, "trained for 1 segment" in answer.json()["error"]) == (400, True)
+
+
+def test_alternatives_of_a_judged_translation_are_forced_plainly(make_client: MakeClient) -> None:
+    model = fake_model(choices=[1, 2, 4])
+    answer = ask(make_client([model]), alternatives=1, quality="best")
+    assert answer.status_code == 200
+    first, *forced = model.translator.modes
+    assert first == ("best", None)
+    assert forced
+    assert set(forced) == {(None, None)}
