@@ -97,7 +97,7 @@ def test_texts_and_pages_keep_their_shape(trained: dict[int, Path], tmp_path: Pa
     html = recoversat("translate", "--model", trained[4], "--format", "html", stdin=page).stdout
     assert html == '<p class="copy">1 2 3 4</p><script>copy 1</script>'
     both = recoversat("translate", "--model", trained[4], "--format", "html", "--jsonl", stdin=page, expect=2)
-    assert "go without" in both.stderr
+    assert "goes without" in both.stderr
 
 
 def test_jsonl_keeps_what_it_does_not_know(trained: dict[int, Path], recoversat: Run) -> None:

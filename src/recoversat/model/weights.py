@@ -62,5 +62,5 @@ def start_from_teacher(model: nn.Module, teacher: Path, parts: tuple[str, ...]) 
             raise UserError(f"cannot start from {teacher}: it has no {name}; use the same number of layers")
         found, need = tuple(weights[name].shape), tuple(own[name].shape)
         if found != need:
-            raise UserError(f"cannot start from {teacher}: its {name} is {found}, not {need}; use the same sizes")
+            raise UserError(f"cannot start from {teacher}: its {name} is {found}, this model needs {need}")
     model.load_state_dict({name: weights[name] for name in wanted}, strict=False)
