@@ -1,11 +1,16 @@
 """The recipes that make the tables: every command they run has settings that exist."""
 
+import doctest
+import gzip
+import importlib
 import itertools
 import os
+import random
 import re
 import shlex
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -18,7 +23,7 @@ STAGES = {
     "ende200k.sh": [
         "corpus", "teacher", "k10", "mixed", "k2", "k5", "nat", "paper-k2", "paper-k5", "paper-k10", "ablations",
     ],
-    "builtin.sh": ["teacher", "student", "export"],
+    "builtin.sh": ["teacher", "teacher2", "student", "tiny", "tiny-at"],
 }  # fmt: skip
 
 
@@ -31,6 +36,7 @@ def commands(recipe: str, out: Path, **more: str) -> list[list[str]]:
     )
     echo.chmod(0o755)
     environment = {**os.environ, "RECOVERSAT": shlex.quote(str(echo)), "STEPS": "70", "TEACHER_STEPS": "70"} | more
+    environment |= {"TEACHER2_STEPS": "70"}
     done = subprocess.run(
         ["bash", str(RECIPES / recipe), "DATA", str(out), *STAGES[recipe]],
         env=environment, capture_output=True, text=True, check=True,
@@ -55,8 +61,9 @@ def test_every_training_has_settings_that_exist(recipe: str, tmp_path: Path) -> 
         shorter = {"nat": 17} | dict.fromkeys(("k2", "k5", "k10"), 21)
         assert config.train.steps == shorter.get(name, 70)
         source = words[words.index("--init-from") + 1] if "--init-from" in words else None
-        start = {"teacher": None} | dict.fromkeys(("k2", "k5", "k10"), str(tmp_path / "mixed"))
-        assert source == start.get(name, str(tmp_path / "teacher"))
+        start = dict.fromkeys(("teacher", "student", "tiny", "tiny-at")) | dict.fromkeys(("k2", "k5", "k10"), "mixed")
+        begun = start.get(name, "teacher")
+        assert source == (str(tmp_path / begun) if begun else None)
 
 
 def test_students_train_side_by_side_and_a_failure_is_told(tmp_path: Path) -> None:
@@ -131,3 +138,78 @@ def test_what_is_compared_with_the_paper_is_not_repaired(tmp_path: Path) -> None
     named = (RECIPES / "multi30k.sh").read_text().split("--system ")[1:]
     assert len(named) == 7
     assert all(":repairs=none" in line.partition("--")[0] for line in named)
+
+
+@pytest.fixture
+def made(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.syspath_prepend(RECIPES / "builtin")
+    yield
+    for name in ("phrases", "roughen", "clean", "pairs"):
+        sys.modules.pop(name, None)
+
+
+@pytest.mark.usefixtures("made")
+@pytest.mark.parametrize("name", ["clean", "pairs", "roughen"])
+def test_examples_of_the_recipe_are_true(name: str) -> None:
+    results = doctest.testmod(importlib.import_module(name))
+    assert results.attempted
+    assert not results.failed
+
+
+@pytest.mark.usefixtures("made")
+def test_phrases_hold_nothing_that_the_model_is_judged_with() -> None:
+    phrases = importlib.import_module("phrases")
+    judged = {side for pair in phrases.pairs_of(RECIPES / "builtin/first.tsv") for side in pair}
+    lines = phrases.phrases(3000)
+    assert len(lines) == 3000
+    assert lines == phrases.phrases(3000)
+    assert not judged & {side for pair in lines for side in pair}
+    assert len(judged) == 200
+    assert not any("{" in side or ".." in side for pair in lines for side in pair)
+    written = phrases.pairs_of(RECIPES / "builtin/phrases.tsv")
+    assert set(written) & set(lines)
+
+
+@pytest.mark.usefixtures("made")
+def test_times_and_prices_say_the_same_in_both_languages() -> None:
+    phrases, rng = importlib.import_module("phrases"), random.Random(3)
+    for _ in range(500):
+        english, german = phrases.clock(rng)
+        hour, minute = re.match(r"(\d+)(?:[:.](\d+))?", german).groups(default="0")
+        shown = re.match(r"(\d+)(?::(\d+))?(?: ([ap])\.?m\.?)?$", english).groups()
+        assert int(minute) == int(shown[1] or 0)
+        twelve = {"p": int(shown[0]) % 12 + 12, "a": int(shown[0]) % 12, None: int(shown[0])}[shown[2]]
+        assert int(hour) == twelve
+        english, german = phrases.price(rng)
+        assert english[1:] == german[:-2].replace(".", "_").replace(",", ".").replace("_", ",")
+        assert english[0] == german[-1]
+
+
+@pytest.mark.usefixtures("made")
+def test_rough_copies_stay_pairs() -> None:
+    roughen = importlib.import_module("roughen")
+    pairs = [(f"Sentence {n} of the text.", f"Satz {n} des Textes.") for n in range(2000)]
+    copies = roughen.rough(pairs, 0.5)
+    assert 850 < len(copies) < 1150
+    assert all(re.findall(r"\d+", english) == re.findall(r"\d+", german) for english, german in copies)
+    kinds = {
+        "capitals": sum(pair[0].isupper() and pair[1].isupper() for pair in copies),
+        "small": sum(pair[0][0].islower() and pair[1][0].islower() for pair in copies),
+        "several": sum(pair[0].count(".") == pair[1].count(".") > 1 for pair in copies),
+        "unfinished": sum(pair[0][-1].isdigit() or pair[0].endswith("text") for pair in copies),
+    }
+    assert min(kinds.values()) > 80, kinds
+
+
+@pytest.mark.usefixtures("made")
+def test_pairs_are_taken_as_often_as_their_origin_weighs(tmp_path: Path) -> None:
+    pairs = importlib.import_module("pairs")
+    rows = [(f"This is the line {n}.", f"Das ist die Zeile {n}.", "often" if n % 2 else "rare") for n in range(400)]
+    rows += [("The same.", "The same of it is this.", "often"), ("Secret.", "Geheim.", "closed"), rows[1]]
+    for side, name in enumerate(("en", "de", "origin")):
+        with gzip.open(tmp_path / f"train.{name}.gz", "wt") as stream:
+            stream.writelines(f"{row[side]}\n" for row in rows)
+    taken = list(pairs.chosen([tmp_path], {"often": 2, "rare": 0.25}))
+    assert sum(origin == "often" for *_, origin in taken) == 400
+    assert 30 < sum(origin == "rare" for *_, origin in taken) < 70
+    assert not [pair for pair in taken if pair[2] == "closed"]

@@ -1,0 +1,136 @@
+"""Make short pairs of every day: greetings, letters, names, places, times, dates and prices, English and German.
+
+    python recipes/builtin/phrases.py OUT --lines 60000        writes OUT/phrases.{en,de}
+
+The sentences of phrases.tsv are repeated; the rest is put together from words.yaml, all of it written for this
+project. No sentence of first.tsv, with which the model is judged, is among them.
+"""
+
+import argparse
+import random
+from collections.abc import Callable
+from pathlib import Path
+
+import yaml
+
+HERE = Path(__file__).parent
+SHARE = 0.15  # of the lines, taken from phrases.tsv
+
+Pair = tuple[str, str]
+
+WORDS = yaml.safe_load((HERE / "words.yaml").read_text(encoding="utf-8"))
+
+
+def drawn(name: str, rng: random.Random) -> Pair:
+    """Draw from one of the lists."""
+    pair: Pair = rng.choice(list(WORDS[name].items()))
+    return pair
+
+
+def one_of(name: str, rng: random.Random) -> str:
+    """Draw from a list of what is the same in both languages."""
+    word: str = rng.choice(WORDS[name])
+    return word
+
+
+def clock(rng: random.Random) -> Pair:
+    """Draw a time of day, as English and German people write it."""
+    hour, minute = rng.randrange(24), rng.choice([0, 0, 15, 30, 45, rng.randrange(60)])
+    half = rng.choice([("a.m.", "p.m."), (" am", " pm")])[hour >= 12].strip()
+    english = f"{(hour + 11) % 12 + 1}" + (f":{minute:02}" if minute or rng.random() < 0.3 else "") + f" {half}"
+    if rng.random() < 0.2:
+        return f"{hour}:{minute:02}", f"{hour}:{minute:02} Uhr"
+    german = f"{hour} Uhr" if not minute else rng.choice([f"{hour}:{minute:02} Uhr", f"{hour}.{minute:02} Uhr"])
+    return english, german
+
+
+def price(rng: random.Random) -> Pair:
+    """Draw a sum of money: "€1,249.50", "1.249,50 €"."""
+    sign, amount = rng.choice("€$£"), rng.choice([rng.randrange(1, 100), rng.randrange(100, 20_000)])
+    cents = rng.choice([None, rng.randrange(100), 99, 50])
+    english = f"{sign}{amount:,}" + ("" if cents is None else f".{cents:02}")
+    german = f"{amount:,}".replace(",", ".") + ("" if cents is None else f",{cents:02}") + f" {sign}"
+    return english, german
+
+
+def date(rng: random.Random, year: bool) -> Pair:
+    """Draw a date, "March 3, 2025" and "3. März 2025"."""
+    (english, german), day, when = drawn("month", rng), rng.randrange(1, 29), rng.randrange(1920, 2035)
+    british = rng.random() < 0.3
+    first = f"{day} {english}" if british else f"{english} {day}"
+    return (
+        (f"{first}{' ' if british else ', '}{when}", f"{day}. {german} {when}") if year else (first, f"{day}. {german}")
+    )
+
+
+def same(text: str) -> Pair:
+    return text, text
+
+
+def grouped(number: int) -> Pair:
+    return f"{number:,}", f"{number:,}".replace(",", ".")
+
+
+def percent(rng: random.Random) -> Pair:
+    number = round(rng.uniform(0.1, 20), 1)
+    return f"{number}", f"{number}".replace(".", ",")
+
+
+# What may stand in a template, and how it is drawn.
+SLOTS: dict[str, Callable[[random.Random], Pair]] = {
+    "city": lambda rng: drawn("city", rng),
+    "country": lambda rng: drawn("country", rng),
+    "first": lambda rng: same(one_of("first", rng)),
+    "last": lambda rng: same(one_of("last", rng)),
+    "day": lambda rng: drawn("day", rng),
+    "thing": lambda rng: drawn("thing", rng),
+    "time": clock,
+    "date": lambda rng: date(rng, year=False),
+    "fulldate": lambda rng: date(rng, year=True),
+    "price": price,
+    "count": lambda rng: grouped(rng.randrange(1000, 3_000_000)),
+    "percent": percent,
+    "small": lambda rng: same(str(rng.randrange(2, 100))),
+    "phone": lambda rng: same(f"0{rng.randrange(30, 999)} {rng.randrange(10_000, 9_999_999)}"),
+    "url": lambda rng: same(f"www.{one_of('last', rng).lower()}{rng.randrange(99)}.{rng.choice(['de', 'com'])}"),
+    "mail": lambda rng: same(f"{one_of('first', rng).lower()}@{rng.choice(['example.org', 'beispiel.de'])}"),
+}
+
+
+def pairs_of(path: Path) -> list[Pair]:
+    """Read pairs from a table; lines that begin with # are remarks."""
+    lines = [line for line in path.read_text(encoding="utf-8").splitlines() if line and not line.startswith("#")]
+    return [(english, german) for english, german in (line.split("\t") for line in lines)]
+
+
+def made(template: Pair, rng: random.Random) -> Pair:
+    """Fill a template."""
+    filled = {name: draw(rng) for name, draw in SLOTS.items() if f"{{{name}}}" in template[0]}
+    english, german = ({name: pair[side] for name, pair in filled.items()} for side in (0, 1))
+    # a sentence does not end in two full stops: "It is 9 a.m.", not "9 a.m.."
+    return template[0].format(**english).replace("m..", "m."), template[1].format(**german)
+
+
+def phrases(lines: int, seed: int = 1) -> list[Pair]:
+    """Return so many pairs; the same ones for the same seed."""
+    rng = random.Random(seed)
+    written, judged = pairs_of(HERE / "phrases.tsv"), {side for pair in pairs_of(HERE / "first.tsv") for side in pair}
+    lot = (
+        rng.choice(written) if rng.random() < SHARE else made(rng.choice(WORDS["templates"]), rng)
+        for _ in range(2 * lines)
+    )
+    return [pair for pair in lot if not judged & set(pair)][:lines]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("out", type=Path)
+    parser.add_argument("--lines", type=int, default=60_000)
+    args = parser.parse_args()
+    chosen = phrases(args.lines)
+    for side, name in enumerate(("en", "de")):
+        (args.out / f"phrases.{name}").write_text("".join(f"{pair[side]}\n" for pair in chosen), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
