@@ -239,6 +239,22 @@ FAULTS = [
           ("inference/repairs/lower_capitals.py", ">= 2", ">= 1")),
     fault("auto K makes segments longer than asked", "unit/inference/test_translator_segments.py",
           ("translator.py", "np.searchsorted(choices, needed)", "np.searchsorted(choices, needed) - 1")),
+    # files and checkpoints
+    fault("folder: a newer format is not told apart", "unit/files/test_model_folder.py",
+          ("files/model_folder.py", "if int(number) > _NUMBER:", "if int(number) > 99:")),
+    fault("folder: its own version is newer", "unit/files/test_model_folder.py",
+          ("files/model_folder.py", "return theirs > ours", "return theirs >= ours")),
+    fault("checkpoint: a damaged optimizer is not looked at", "unit/training/test_checkpoints.py",
+          ("training/checkpoint.py", "return read_weights(folder), read_weights(folder, OPTIMIZER), TrainingState",
+           "return read_weights(folder), {}, TrainingState")),
+    fault("checkpoint: a damaged one stays in the way", "unit/training/test_checkpoints.py",
+          ("training/checkpoint.py", "folder.rename(aside)", "pass")),
+    fault("checkpoint: where none can be read it starts over", "unit/training/test_checkpoints.py",
+          ("training/checkpoint.py", "        if damaged:\n            found", "        if False:\n            found")),
+    fault("checkpoint: saved under its final name at once", "unit/training/test_checkpoints.py",
+          ("files/storage.py",
+           'scratch = Path(tempfile.mkdtemp(prefix=f".{final.name}.", suffix=".partial", dir=final.parent))',
+           "scratch = final\n    scratch.mkdir(exist_ok=True)")),
 ]
 # fmt: on
 
