@@ -15,7 +15,7 @@ from recoversat.data.corpus import open_corpus
 from recoversat.data.prepare import TextPairs, prepare
 from recoversat.errors import UserError
 from recoversat.files.identity import claim
-from recoversat.files.model_folder import checkpoint_folders, read_config, resolve_model
+from recoversat.files.model_folder import checkpoint_folder, checkpoint_folders, read_config, resolve_model
 from recoversat.files.storage import (
     atomic_folder,
     fingerprint,
@@ -120,7 +120,7 @@ def _stages(job: FitJob) -> list[Stage]:
         Stage(
             "teacher",
             f"train an autoregressive teacher, {teacher.steps:,} updates of {teacher.batch_tokens:,} tokens",
-            out / "teacher" / "checkpoints" / f"step-{teacher.steps:08d}",
+            checkpoint_folder(out / "teacher", teacher.steps),
             lambda t: _train(job, t, job.teacher, "corpus", "teacher", None),
         ),
         Stage("teacher model", "average its last checkpoints; keep what validates best", out / "teacher-model",
@@ -131,7 +131,7 @@ def _stages(job: FitJob) -> list[Stage]:
             "student",
             f"train RecoverSAT, K = {student.segments}, {student.steps:,} updates of {student.batch_tokens:,} tokens,"
             f" from the teacher's {'weights' if job.with_decoder else 'encoder'}",
-            out / "student" / "checkpoints" / f"step-{student.steps:08d}",
+            checkpoint_folder(out / "student", student.steps),
             lambda t: _train(job, t, job.student, "distilled", "student", out / "teacher-model"),
         ),
         Stage("model", "average its last checkpoints; keep what validates best", out / "model",
@@ -194,7 +194,7 @@ def _choose_model(job: FitJob, run_name: str, corpus_name: str) -> None:
     run, out = job.out / run_name, job.out / ("teacher-model" if run_name == "teacher" else "model")
     averaged = job.out / f"{run_name}-average"
     if not averaged.exists():
-        average_models(checkpoint_folders(run), averaged)
+        average_models(_whole_checkpoints(run), averaged)
     candidates = [path for path in (averaged, run / "best") if path.exists()]
     corpus = open_corpus(job.out / corpus_name)
     scores = {}
@@ -208,6 +208,23 @@ def _choose_model(job: FitJob, run_name: str, corpus_name: str) -> None:
     job.say(f"  {found}; kept {chosen.name}")
     with atomic_folder(out) as folder:
         shutil.copytree(chosen, folder, dirs_exist_ok=True)
+
+
+def _whole_checkpoints(run: Path) -> list[Path]:
+    """Return the checkpoints that can be read; where the last is not among them, training has to go on first."""
+    from recoversat.training.checkpoint import read_checkpoint, set_aside
+
+    *_, last = folders = checkpoint_folders(run)
+    damaged = {}
+    for folder in folders:
+        try:
+            read_checkpoint(folder)
+        except UserError as error:
+            damaged[folder] = str(error)
+    set_aside(damaged)
+    if last in damaged:
+        raise UserError(f"{run}: its last checkpoint was damaged; the same command trains on from the one before")
+    return [folder for folder in folders if folder not in damaged]
 
 
 def _distill(job: FitJob, title: str) -> None:

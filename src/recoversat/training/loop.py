@@ -25,7 +25,7 @@ from recoversat.model.weights import start_from_teacher
 from recoversat.pipeline.stopping import stop_signals
 from recoversat.show.progress import progress
 from recoversat.text.tokenizer import vocabulary_fingerprint
-from recoversat.training.checkpoint import Checkpoints, TrainingState
+from recoversat.training.checkpoint import Checkpoints, TrainingState, set_aside
 from recoversat.training.loss_check import check_loss
 from recoversat.training.objective import batch_loss
 from recoversat.training.processes import Processes, join_processes
@@ -82,7 +82,10 @@ def train(
         processes.wait()
         trainer = _Trainer(config, processes, start_from)
         checkpoints = Checkpoints(run, config, corpus.tokenizer, facts)
-        state = checkpoints.resume(trainer.model, trainer.optimizer)
+        state, damaged = checkpoints.resume(trainer.model, trainer.optimizer)
+        processes.wait()  # until all have read
+        if processes.is_main:
+            set_aside(damaged)
         trainer.check()
         batches = Batches.of(corpus.train, config.train, corpus.tokenizer.word_ends, processes.rank, processes.world)
         with (
