@@ -129,7 +129,8 @@ def save_half(weights, folder, name="model.safetensors"):
         os.kill(os.getpid(), signal.SIGKILL)
 
 checkpoint.save_weights = save_half
-train(parse_config({CONFIG!r}), open_corpus(Path({str(corpus.folder)!r})), Path({str(tmp_path / "run")!r}), device="cpu")
+corpus, run = open_corpus(Path({str(corpus.folder)!r})), Path({str(tmp_path / "run")!r})
+train(parse_config({CONFIG!r}), corpus, run, device="cpu")
 """
     killed = subprocess.run([sys.executable, "-c", script], check=False, capture_output=True)
     assert killed.returncode == -signal.SIGKILL
