@@ -1,4 +1,4 @@
-"""Verbs that make models: prepare, train, average, distill, fit."""
+"""Verbs that make models: prepare, train, average, distill, fit; and what can be set in them."""
 
 from pathlib import Path
 from typing import Annotated
@@ -164,3 +164,14 @@ def fit(
         encoder_only,
     )  # fmt: skip
     run_fit(job, force=force, dry_run=dry_run)
+
+
+@app.command(epilog="Example: `recoversat settings train --preset iwslt16`")
+def settings(
+    section: Annotated[str | None, typer.Argument(help="data, model, train or decode; all of them by default.")] = None,
+    preset: Annotated[str | None, typer.Option(help="Set the values of this preset beside the defaults.")] = None,
+) -> None:
+    """Print every setting: its default, the values it may have, the paper's symbol and what it means."""
+    from recoversat.show.settings import settings_page
+
+    typer.echo(settings_page(section, preset), nl=False)
