@@ -22,7 +22,7 @@ from recoversat.measuring.quality.subwords import Subwords
 from recoversat.measuring.quality.tables import confidence_table, results_table
 from recoversat.measuring.quality.translating import ModelOutputs
 from recoversat.measuring.reports.plots import Plot
-from recoversat.measuring.reports.table import Table, to_markdown
+from recoversat.measuring.reports.table import Table, TableFormat, written
 from recoversat.measuring.specs import SystemSpec, TestSpec, check_evaluation
 
 Tables = Callable[[Sequence[Result]], list[Table]]
@@ -51,10 +51,10 @@ class Evaluated:
     tables: list[Table]
     page: Path  # the HTML
 
-    def as_text(self) -> str:
+    def as_text(self, form: TableFormat = TableFormat.MARKDOWN) -> str:
         """Show the tables a person wants to see at once."""
         shown = [results_table(self.results), confidence_table(self.results), *self.tables]
-        return "\n".join(to_markdown(table) for table in shown if table)
+        return "\n".join(written(table, form) for table in shown if table)
 
 
 def run_evaluation(request: Request, tables: Tables = lambda results: []) -> Evaluated:

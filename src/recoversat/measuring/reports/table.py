@@ -1,9 +1,25 @@
-"""A table that can be written as Markdown and as accessible HTML."""
+"""A table that can be written as Markdown, as LaTeX and as accessible HTML."""
 
+import re
 from dataclasses import dataclass, field
+from enum import StrEnum
 from html import escape
 
 MISSING = "–"
+# What means something to LaTeX, or is not in its text fonts.
+_LATEX = {
+    "\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "<": r"\textless{}",
+    ">": r"\textgreater{}", "|": r"\textbar{}", '"': "''", "–": "--", "“": "``", "”": "''",
+    "[": "{[}", "*": "{*}",  # after the end of a row they would be its options
+    "±": r"$\pm$", "∞": r"$\infty$", "Δ": r"$\Delta$", "ρ": r"$\rho$", "τ": r"$\tau$", "\n": " ",
+} | {mark: f"\\{mark}" for mark in "&%$#_{}"}  # fmt: skip
+
+
+class TableFormat(StrEnum):
+    """How a table is printed."""
+
+    MARKDOWN = "markdown"
+    LATEX = "latex"
 
 
 @dataclass(frozen=True)
@@ -73,6 +89,44 @@ def to_markdown(table: Table) -> str:
     body = "\n".join([f"| {head} |", f"|{'|'.join(rule)}|", *(f"| {line} |" for line in lines)])
     notes = "".join(f"\n{note}\n" for note in table.notes)
     return f"**{table.caption}**\n\n{body}\n{notes}"
+
+
+def to_latex(table: Table) -> str:
+    r"""Write a LaTeX table with the rules of booktabs.
+
+    >>> print(to_latex(Table("Speed", ["K", "ms"], [["2", "9.1"]], notes=["50 % faster"])))
+    \begin{table}
+    \centering
+    \caption{Speed}
+    \begin{tabular}{lr}
+    \toprule
+    K & ms \\
+    \midrule
+    2 & 9.1 \\
+    \bottomrule
+    \end{tabular}
+    \par\footnotesize 50 \% faster
+    \end{table}
+    <BLANKLINE>
+    """
+    head, *rows = (" & ".join(map(latex_text, row)) + r" \\" for row in (table.columns, *table.rows))
+    sides = "l" * table.n_labels + "r" * (len(table.columns) - table.n_labels)
+    lines = [
+        r"\begin{table}", r"\centering", rf"\caption{{{latex_text(table.caption)}}}", rf"\begin{{tabular}}{{{sides}}}",
+        r"\toprule", head, r"\midrule", *rows, r"\bottomrule", r"\end{tabular}",
+        *(rf"\par\footnotesize {latex_text(note)}" for note in table.notes), r"\end{table}",
+    ]  # fmt: skip
+    return "\n".join([*lines, ""])
+
+
+def latex_text(text: str) -> str:
+    """Escape what means something to LaTeX."""
+    return re.sub("|".join(map(re.escape, _LATEX)), lambda found: _LATEX[found[0]], text)
+
+
+def written(table: Table, form: TableFormat) -> str:
+    """Write a table in a form that can be chosen."""
+    return to_latex(table) if form == TableFormat.LATEX else to_markdown(table)
 
 
 def to_html(table: Table) -> str:
