@@ -101,7 +101,7 @@ class TrainConfig(Section):
     random_prob: float = Field(
         1.0, title="p", ge=0, le=1, description="probability of dividing a target at random, not evenly"
     )
-    anneal: bool = Field(True, description="p falls linearly from random_prob to 0 over the training")
+    anneal: bool = Field(True, description="p falls linearly from random_prob to 0 over schedule_steps")
     repeat_prob: float = Field(0.5, title="q", ge=0, le=1, description="probability of injecting a pseudo repetition")
     train_on_copies: bool = Field(
         False, description="also train the tokens of the injected repetition, not only its DEL"
@@ -111,6 +111,9 @@ class TrainConfig(Section):
     batch_tokens: int = Field(32_768, ge=1, description="target tokens an update, over all processes")
     accumulate: int = Field(1, ge=1, description="forward passes an update is split into, on each process")
     schedule: Literal["linear", "inverse_sqrt"] = Field("linear", description="shape of the learning rate")
+    schedule_steps: int | None = Field(
+        None, ge=1, description="updates over which learning rate and p fall, after which they stay; null = steps"
+    )
     learning_rate: float | None = Field(
         3e-4, gt=0, description="its peak; null with inverse_sqrt = (d_model * warmup)^-0.5"
     )
@@ -146,6 +149,18 @@ class TrainConfig(Section):
     def segment_choices(self) -> list[int]:
         """The values of K that training draws from."""
         return [self.segments] if isinstance(self.segments, int) else list(self.segments)
+
+    @property
+    def falls_until(self) -> int:
+        """The update at which learning rate and p have fallen to their end, where they fall at all."""
+        return self.schedule_steps or self.steps
+
+    @property
+    def falling(self) -> list[str]:
+        """What depends on `falls_until`, in words."""
+        divides = self.anneal and self.random_prob > 0 and max(self.segment_choices) > 1
+        rate = [f"the learning rate falls to {self.final_learning_rate:g}"] if self.schedule == "linear" else []
+        return rate + (["p falls to 0"] if divides else [])
 
 
 if TYPE_CHECKING:

@@ -99,6 +99,31 @@ def test_changes_are_named_and_refused(finished: Path, recoversat: Run) -> None:
     assert "--force" in changed
 
 
+def test_a_finished_student_is_extended_and_its_teacher_left_alone(
+    tmp_path: Path, recoversat: Run, one_thread: dict[str, str]
+) -> None:
+    out, data = tmp_path / "out", sample(tmp_path, 40)
+    recoversat(*arguments(out, data, **{"train.steps": 60}), env=one_thread)
+    teacher, model = (read_weights(out / name) for name in ("teacher-model", "model"))
+    more = {"train.steps": 90}
+    refused = recoversat(*arguments(out, data, **more), expect=2).stderr
+    assert "leave it so with --teacher-set train.steps=60" in refused
+    keep = ["--teacher-set", "train.steps=60"]
+    assert "train.schedule_steps=60" in recoversat(*arguments(out, data, **more), *keep, expect=2).stderr
+    more["train.schedule_steps"] = 60
+    other = recoversat(*arguments(out, data, **more, **{"train.seed": 9}), *keep, expect=2).stderr
+    assert "student train.seed: 1 -> 9" in other
+    assert (out / "model").is_dir()  # whatever was refused has cost nothing
+    assert read_json(out / "summary.json", "fit")
+    said = recoversat(*arguments(out, data, **more), *keep, env=one_thread).stderr
+    assert "student: extended from 60 to 90 updates" in said
+    assert "[2/7] teacher: done before" in said
+    assert all(bool((read_weights(out / "teacher-model")[name] == teacher[name]).all()) for name in teacher)
+    assert read_json(out / "model" / "config.json", "model")["train"]["steps"] == 90
+    assert not all(bool((read_weights(out / "model")[name] == model[name]).all()) for name in model)
+    assert "finished already" in recoversat(*arguments(out, data, **more), *keep).stderr
+
+
 def test_dry_run_prints_the_plan_alone(tmp_path: Path, recoversat: Run) -> None:
     done = recoversat(*arguments(tmp_path / "out"), "--dry-run")
     assert all(f"{number}. {stage}:" in done.stderr for number, stage in enumerate(STAGES, 1))

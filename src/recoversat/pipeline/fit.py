@@ -14,7 +14,7 @@ from recoversat.config import Config, ModelConfig
 from recoversat.data.corpus import open_corpus
 from recoversat.data.prepare import TextPairs, prepare
 from recoversat.errors import UserError
-from recoversat.files.identity import claim
+from recoversat.files.identity import check_same, claim
 from recoversat.files.model_folder import checkpoint_folder, checkpoint_folders, read_config, resolve_model
 from recoversat.files.storage import (
     atomic_folder,
@@ -29,7 +29,7 @@ from recoversat.files.storage import (
 )
 from recoversat.pipeline.distill import Distillation, distill
 from recoversat.text.directions import direction_tag
-from recoversat.training.run_folder import HARMLESS
+from recoversat.training.run_folder import EXTENSIBLE, HARMLESS, extension
 
 STATE = "fit.json"
 HELD_OUT = 20  # one pair in so many is kept for validation, where no files are given
@@ -37,6 +37,7 @@ _UNMEASURED = (
     f"nothing to measure, as there is no validation text (fewer than {HELD_OUT} pairs leave none);"
     " add --valid-src and --valid-tgt, or --test-src and --test-tgt"
 )
+_MAY_CHANGE = [f"{name} {key}" for name in ("teacher", "student") for key in EXTENSIBLE]
 Say = Callable[[str], None]
 
 
@@ -150,8 +151,27 @@ def _claim(job: FitJob, force: bool) -> None:
         )
     if force and job.out.exists():
         make_empty(job.out)
-    refusal = f"{job.out} was begun with something else; use another folder, or --force to start over"
-    claim(job.out / STATE, _identity(job), refusal)
+    if _is_extended(job):  # what has to be made again goes before the longer run is written down
+        for path in (job.out / "summary.json", job.out / "model", job.out / "student-average"):
+            shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
+    claim(job.out / STATE, _identity(job), _refusal(job), _MAY_CHANGE)
+
+
+def _is_extended(job: FitJob) -> bool:
+    """Say whether the student gets more updates than before; refuse that where it cannot be done."""
+    before = check_same(job.out / STATE, _identity(job), _refusal(job), _MAY_CHANGE)
+    had, taught = before.get("teacher train.steps"), (job.out / "teacher-model").exists()
+    if before and taught and job.teacher.train.steps != had:
+        raise UserError(
+            f"{job.out}: the teacher has been trained, with {had} updates, and the student learns from it as it is; "
+            f"leave it so with --teacher-set train.steps={had}, or train both in another folder"
+        )
+    extension(job.out / "teacher", before, job.teacher.train, "teacher ")
+    return extension(job.out / "student", before, job.student.train, "student ") is not None
+
+
+def _refusal(job: FitJob) -> str:
+    return f"{job.out} was begun with something else; use another folder, or --force to start over"
 
 
 def _identity(job: FitJob) -> dict[str, Any]:
