@@ -125,6 +125,9 @@ class TrainConfig(Section):
     adam_beta2: float = Field(0.98, gt=0, lt=1, description="Adam's second moment decay")
     weight_decay: float = Field(0.0, ge=0, description="decoupled weight decay")
     clip_norm: float | None = Field(None, gt=0, description="clip the gradient to this norm; null = never")
+    objective: str | None = Field(
+        None, pattern=r"^[\w.]+:\w+$", description="a loss of your own as module:function (own-loss.md); null = ours"
+    )
     seed: int = Field(1, ge=0, description="address of all randomness")
     precision: Literal["auto", "fp32", "bf16"] = Field("auto", description="'auto' = bf16 on a GPU, fp32 on a CPU")
     compile: bool | Literal["auto"] = Field("auto", description="compile layers; 'auto' = on a GPU, from 5,000 updates")

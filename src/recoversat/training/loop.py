@@ -27,7 +27,7 @@ from recoversat.show.progress import progress
 from recoversat.text.tokenizer import vocabulary_fingerprint
 from recoversat.training.checkpoint import Checkpoints, TrainingState, set_aside
 from recoversat.training.loss_check import check_loss
-from recoversat.training.objective import batch_loss
+from recoversat.training.objective import Objective, OwnObjective, batch_loss
 from recoversat.training.processes import Processes, join_processes
 from recoversat.training.run_folder import claim_run, cut_log
 from recoversat.training.schedules import learning_rate
@@ -75,12 +75,14 @@ def train(
             raise UserError(f"cannot start from {start_from.teacher}: its vocabulary is not that of {corpus.folder}")
         sized = config.model.model_copy(update={"vocab_size": corpus.tokenizer.size})
         config = config.model_copy(update={"data": corpus.config, "model": sized})
+        own = OwnObjective.load(config.train.objective) if config.train.objective else None
         facts = {"corpus": corpus.fingerprint, "initialised_from": start_from.fingerprint if start_from else None}
+        facts |= {"objective": own.fingerprint} if own else {}
         if processes.is_main:
             claim_run(run, config, facts, force=force)
             write_text(run / "config.yaml", to_yaml(config))
         processes.wait()
-        trainer = _Trainer(config, processes, start_from)
+        trainer = _Trainer(config, processes, start_from, own or batch_loss)
         checkpoints = Checkpoints(run, config, corpus.tokenizer, facts)
         state, damaged = checkpoints.resume(trainer.model, trainer.optimizer)
         processes.wait()  # until all have read
@@ -119,8 +121,11 @@ def _alone(run: Path, processes: Processes) -> AbstractContextManager[Any]:
 class _Trainer:
     """Model and optimizer, and what one update does to them."""
 
-    def __init__(self, config: Config, processes: Processes, start_from: Initialisation | None) -> None:
+    def __init__(
+        self, config: Config, processes: Processes, start_from: Initialisation | None, objective: Objective
+    ) -> None:
         self.config, self.processes, self.device = config, processes, processes.device
+        self.objective = objective
         torch.manual_seed(derived_seed(config.train.seed))
         model = build_model(config.model)
         if start_from:
@@ -154,7 +159,9 @@ class _Trainer:
         totals = torch.zeros(3, device=self.device)
         for batch in share:
             with self._autocast():
-                loss = batch_loss(self.model, batch.to(self.device), self.config.train.label_smoothing, self.fused_loss)
+                loss = self.objective(
+                    self.model, batch.to(self.device), self.config.train.label_smoothing, self.fused_loss
+                )
             loss.smoothed.backward()
             totals += torch.stack([loss.smoothed.detach(), loss.nll, loss.n_labels])
         gradients = [p.grad if p.grad is not None else torch.zeros_like(p) for p in self.model.parameters()]
