@@ -60,7 +60,7 @@ def evaluate(
     systems = without_repairs(systems) if no_repairs else systems
     request = Request(systems, tests, out, plan, batch_size, device, latency, subwords)
     evaluated = run_evaluation(
-        request, lambda results: [published_table(paper, results, at or baseline)] if paper else []
+        request, lambda results, _: [published_table(paper, results, at or baseline)] if paper else []
     )
     typer.echo(evaluated.as_text(form))
     typer.echo(f"report: {evaluated.page}", err=True)

@@ -115,7 +115,7 @@ def _check_sizes(student: ModelConfig, teacher: ModelConfig) -> None:
 def _stages(job: FitJob) -> list[Stage]:
     out = job.out
     teacher, student = job.teacher.train, job.student.train
-    measured = "BLEU, chrF, TER, Rep, Mis, Step of teacher and student"
+    measured = "BLEU, chrF, TER, Rep, Mis, Step of teacher and student, learning curves, examples"
     return [
         Stage("corpus", f"tokenise and filter into {out / 'corpus'}", out / "corpus", lambda t: _prepare(job, t)),
         Stage(
@@ -256,8 +256,11 @@ def _distill(job: FitJob, title: str) -> None:
 
 
 def _report(job: FitJob) -> None:
+    from recoversat.measuring.quality.learning import read_learning_curve
     from recoversat.measuring.quality.results import EvaluationPlan
     from recoversat.measuring.quality.run import Request, run_evaluation
+    from recoversat.measuring.quality.tables import examples_table, results_table
+    from recoversat.measuring.reports.table import to_markdown
     from recoversat.measuring.specs import SystemSpec, TestSpec
 
     out = job.out
@@ -273,8 +276,11 @@ def _report(job: FitJob) -> None:
     systems += [SystemSpec(f"RecoverSAT K={k}", model, segments=k) for k in choices]
     plan = EvaluationPlan(at_system=f"AT beam {job.beam}", baseline=f"AT beam {job.beam}")
     title = f"fit, {job.student.data.languages}"
-    evaluated = run_evaluation(Request(systems, tests, out / "report", plan, device=job.device, title=title))
-    job.say(evaluated.as_text())
+    curves = {name: read_learning_curve(out / name) for name in ("teacher", "student")}
+    request = Request(systems, tests, out / "report", plan, device=job.device, title=title, curves=curves)
+    shown = [f"AT beam {job.beam}", f"RecoverSAT K={max(choices)}"]  # teacher and student
+    evaluated = run_evaluation(request, lambda results, sets: [examples_table(sets[-1], results, shown)])
+    job.say(to_markdown(results_table(evaluated.results)))
     figures = []
     for result in evaluated.results:
         bleu, step = round(result.quality["bleu"].value, 2), round(result.steps.mean, 2) if result.steps else None

@@ -23,7 +23,7 @@ from recoversat.files.storage import held, write_text
 from recoversat.model.build import Model, build_model
 from recoversat.model.weights import start_from_teacher
 from recoversat.pipeline.stopping import stop_signals
-from recoversat.show.progress import progress
+from recoversat.show.progress import Bar, progress
 from recoversat.text.tokenizer import vocabulary_fingerprint
 from recoversat.training.checkpoint import Checkpoints, TrainingState, set_aside
 from recoversat.training.loss_check import check_loss
@@ -101,7 +101,7 @@ def train(
                 bar.advance(1, log.flush_if_due(state, trainer.device))
                 stopping = stop.heard(processes, _due(state.update, config.train.log_every, config.train.steps))
                 if _due(state.update, config.train.validate_every, config.train.steps):  # a stop does not lose it
-                    _validate(trainer.model, validate, state, checkpoints, log, processes)
+                    _validate(trainer.model, validate, state, checkpoints, log, bar, processes)
                 saving = _due(state.update, config.train.save_every, config.train.steps)
                 if stopping or saving:
                     log.flush()
@@ -184,6 +184,7 @@ class _Log:
         self.run, self.config, self.is_main = run, config, is_main
         self.pending: list[tuple[int, Tensor, int]] = []
         self.since = time.monotonic()
+        self.loss, self.bleu = float("nan"), ""  # what was seen last
         self.writer: Any = None
         if is_main:
             cut_log(run / "log.jsonl", first_update)
@@ -206,13 +207,13 @@ class _Log:
         rate = sum(n for _, _, n in self.pending) / max(seconds, 1e-9)
         lines = [self._line(update, totals, rate) for update, totals, _ in self.pending]
         self._write(lines)
-        self.pending, self.since = [], time.monotonic()
-        return f"loss {lines[-1]['loss']:.3f}  {rate:,.0f} tokens/s"
+        self.pending, self.since, self.loss = [], time.monotonic(), lines[-1]["loss"]
+        return f"loss {self.loss:.3f}{self.bleu}  {rate:,.0f} tokens/s"
 
     def validation(self, update: int, bleu: float) -> None:
         """Note a BLEU score; the time it took is not training time."""
         self._write([{"step": update, "validation_bleu": bleu}])
-        self.since = time.monotonic()
+        self.since, self.bleu = time.monotonic(), f"  validation BLEU {bleu:.2f}"
 
     def close(self) -> None:
         """Let go of TensorBoard's thread."""
@@ -251,10 +252,10 @@ class _Log:
 
 
 def _validate(
-    model: Model, validate: Validate | None, state: TrainingState, checkpoints: Checkpoints, log: _Log,
+    model: Model, validate: Validate | None, state: TrainingState, checkpoints: Checkpoints, log: _Log, bar: Bar,
     processes: Processes,
 ) -> None:  # fmt: skip
-    """Let the main process measure BLEU and keep the best model."""
+    """Let the main process measure BLEU, keep the best model and say how it stands."""
     if validate is None:
         return
     log.flush()
@@ -266,6 +267,8 @@ def _validate(
         if state.best_bleu is None or bleu > state.best_bleu:
             state.best_bleu, state.best_update = bleu, state.update
             checkpoints.save_best(model, state)
+        best = "the best so far" if state.best_update == state.update else f"best {state.best_bleu:.2f}"
+        bar.say(f"update {state.update:,}: loss {log.loss:.3f}, validation BLEU {bleu:.2f} ({best})")
     processes.wait()
 
 

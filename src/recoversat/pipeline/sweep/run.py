@@ -77,7 +77,7 @@ def run_sweep(
             options.batch_size, options.device, options.latency, title=f"Sweep {file.stem}",
         )  # fmt: skip
         published = studies(next(iter(configs.values())).preset, corpus.config.src_lang, corpus.config.tgt_lang)
-        evaluated = run_evaluation(asked, lambda found: ablation_tables(sweep.variants, run_of, found, published))
+        evaluated = run_evaluation(asked, lambda found, _: ablation_tables(sweep.variants, run_of, found, published))
         return evaluated, failed
 
 
