@@ -205,7 +205,9 @@ class DecodeConfig(_RepairSwitches):
         "model", description="'none' = no repair at all, as the paper decodes; 'model' = those switched on here"
     )
     extra_steps: int = Field(20, ge=1, description="a segment may take ceil(source length / K) + extra_steps steps")
-    beam: int = Field(4, ge=1, description="beam size of the teacher in fit; translate and evaluate are told theirs")
+    beam: int = Field(
+        4, ge=1, le=100, description="beam size of the teacher in fit; translate and evaluate are told theirs"
+    )
     length_penalty: float = Field(0.6, ge=0, description="alpha in ((5 + length) / 6)^alpha")
     segment_length: float = Field(
         5.0, gt=0, description="with --segments auto: source tokens a segment, which decide K sentence by sentence"

@@ -143,7 +143,9 @@ def fit(
     ] = None,
     device: Device = "auto",
     force: Force = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the plan and stop.")] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Print the plan, refuse what could not work, and stop.")
+    ] = False,
 ) -> None:
     """Go the whole road from two text files to an evaluated RecoverSAT; resumable at every point.
 
@@ -151,13 +153,11 @@ def fit(
     only encoder and embeddings from its teacher, nothing repaired in what it writes. Anything else means ours: the
     student takes the teacher's decoder too, and overlaps, loops and empty translations are repaired.
     """
+    from recoversat.model.device import torch_device
     from recoversat.pipeline.fit import fit as run_fit
     from recoversat.pipeline.fit_defaults import fit_job
 
-    if not dry_run:
-        from recoversat.model.device import torch_device
-
-        torch_device(device)  # before any work: is torch here, and is the device?
+    torch_device(device)  # before any work: is torch here, and is the device?
     job = fit_job(
         text_pairs(src, tgt, None), out, optional_pairs(valid_src, valid_tgt, "--valid"),
         optional_pairs(test_src, test_tgt, "--test"), segments, config, preset, set_ or [], teacher_set or [], device,

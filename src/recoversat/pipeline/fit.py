@@ -6,61 +6,25 @@ killed; so the state of the whole is which results exist.
 
 import shutil
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-from recoversat.config import Config, ModelConfig
+from recoversat.config import Config
 from recoversat.data.corpus import open_corpus
-from recoversat.data.prepare import TextPairs, prepare
+from recoversat.data.prepare import prepare
 from recoversat.errors import UserError
-from recoversat.files.identity import check_same, claim
 from recoversat.files.model_folder import checkpoint_folder, checkpoint_folders, read_config, resolve_model
-from recoversat.files.storage import (
-    atomic_folder,
-    fingerprint,
-    held,
-    lines_of,
-    make_empty,
-    read_json,
-    sweep_partial,
-    write_json,
-    write_text,
-)
+from recoversat.files.storage import atomic_folder, held, lines_of, read_json, sweep_partial, write_json, write_text
 from recoversat.pipeline.distill import Distillation, distill
+from recoversat.pipeline.fit_job import HELD_OUT, FitJob, check_folder, check_place, check_settings, claim_folder
 from recoversat.text.directions import direction_tag
-from recoversat.training.run_folder import EXTENSIBLE, HARMLESS, extension
 
-STATE = "fit.json"
-HELD_OUT = 20  # one pair in so many is kept for validation, where no files are given
 _UNMEASURED = (
     f"nothing to measure, as there is no validation text (fewer than {HELD_OUT} pairs leave none);"
     " add --valid-src and --valid-tgt, or --test-src and --test-tgt"
 )
-_MAY_CHANGE = [f"{name} {key}" for name in ("teacher", "student") for key in EXTENSIBLE]
-Say = Callable[[str], None]
-
-
-@dataclass(frozen=True)
-class FitJob:
-    """What `recoversat fit` was asked for."""
-
-    pairs: TextPairs
-    out: Path
-    student: Config
-    teacher: Config
-    valid: TextPairs | None = None
-    test: TextPairs | None = None
-    hold_out: int = 0
-    beam: int = 4
-    device: str = "auto"
-    say: Say = print
-    encoder_only: bool = False  # start the student as the paper does; its decoder then needs many more updates
-
-    @property
-    def with_decoder(self) -> bool:
-        """Whether the student starts from the teacher's decoder, of which it may take fewer layers, but not more."""
-        return not self.encoder_only and self.student.model.decoder_layers <= self.teacher.model.decoder_layers
+_AT_WORK = "another `fit` is at work here; wait for it or stop it"
 
 
 @dataclass(frozen=True)
@@ -74,15 +38,17 @@ class Stage:
 
 
 def fit(job: FitJob, *, force: bool = False, dry_run: bool = False) -> None:
-    """Run every stage that is not done yet; a plan is printed first."""
-    _check_sizes(job.student.model, job.teacher.model)
+    """Run every stage that is not done yet; a plan is printed first, and what cannot work is refused."""
+    check_settings(job)
     stages = _stages(job)
     job.say(_plan_text(job, stages))
     if dry_run:
-        _identity(job)  # finds files that are missing
+        with held(job.out, _AT_WORK, patience=0) if job.out.exists() else nullcontext():
+            check_folder(job, force)
         return
-    with held(job.out, "another `fit` is at work here; wait for it or stop it"):
-        _claim(job, force)
+    check_place(job.out)
+    with held(job.out, _AT_WORK):
+        claim_folder(job, check_folder(job, force), force)
         _run(job, stages)
 
 
@@ -99,17 +65,6 @@ def _run(job: FitJob, stages: list[Stage]) -> None:
         job.say(f"{title}: {stage.plan}")
         stage.run(title)
     job.say(_summary_text(job))
-
-
-def _check_sizes(student: ModelConfig, teacher: ModelConfig) -> None:
-    """Find out before the first training that the last one could not start from it."""
-    for name in ("d_model", "d_hidden", "n_heads", "encoder_layers"):
-        own, other = getattr(student, name), getattr(teacher, name)
-        if own != other:
-            raise UserError(
-                f"model.{name} is {own}, the teacher's is {other}: the student starts from its teacher's encoder,"
-                f" so both need the same; use --set model.{name}={other}"
-            )
 
 
 def _stages(job: FitJob) -> list[Stage]:
@@ -140,52 +95,6 @@ def _stages(job: FitJob) -> list[Stage]:
         Stage("report", measured if job.valid or job.test or job.hold_out else _UNMEASURED, out / "summary.json",
               lambda t: _report(job)),
     ]  # fmt: skip
-
-
-def _claim(job: FitJob, force: bool) -> None:
-    """Record inputs and settings, or refuse to continue with others."""
-    if job.out.exists() and any(job.out.iterdir()) and not (job.out / STATE).is_file():
-        left_alone = "holds something that `fit` did not make; it is left alone"
-        raise UserError(
-            f"{job.out} {left_alone if force else 'exists and was not made by `fit`; choose another folder'}"
-        )
-    if force and job.out.exists():
-        make_empty(job.out)
-    if _is_extended(job):  # what has to be made again goes before the longer run is written down
-        for path in (job.out / "summary.json", job.out / "model", job.out / "student-average"):
-            shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
-    claim(job.out / STATE, _identity(job), _refusal(job), _MAY_CHANGE)
-
-
-def _is_extended(job: FitJob) -> bool:
-    """Say whether the student gets more updates than before; refuse that where it cannot be done."""
-    before = check_same(job.out / STATE, _identity(job), _refusal(job), _MAY_CHANGE)
-    had, taught = before.get("teacher train.steps"), (job.out / "teacher-model").exists()
-    if before and taught and job.teacher.train.steps != had:
-        raise UserError(
-            f"{job.out}: the teacher has been trained, with {had} updates, and the student learns from it as it is; "
-            f"leave it so with --teacher-set train.steps={had}, or train both in another folder"
-        )
-    extension(job.out / "teacher", before, job.teacher.train, "teacher ")
-    return extension(job.out / "student", before, job.student.train, "student ") is not None
-
-
-def _refusal(job: FitJob) -> str:
-    return f"{job.out} was begun with something else; use another folder, or --force to start over"
-
-
-def _identity(job: FitJob) -> dict[str, Any]:
-    identity: dict[str, Any] = {"hold_out": job.hold_out, "beam": job.beam, "with decoder": job.with_decoder}
-    for name, pairs in (("train", job.pairs), ("valid", job.valid), ("test", job.test)):
-        files = [path for path in (pairs.src, pairs.tgt) if path] if pairs else []
-        for path in files:
-            if not path.is_file():
-                raise UserError(f"{path}: no such file")
-        identity[f"{name} files"] = fingerprint(*files) if files else None
-    for name, config in (("teacher", job.teacher), ("student", job.student)):
-        for section, values in config.model_dump(exclude={"preset"}).items():
-            identity |= {f"{name} {section}.{key}": value for key, value in values.items() if key not in HARMLESS}
-    return identity
 
 
 def _prepare(job: FitJob, title: str) -> None:
