@@ -79,11 +79,21 @@ def check_folder(job: FitJob, force: bool) -> dict[str, Any]:
     identity = _identity(job)
     if not force:
         _is_extended(job, identity)
-    for pairs in (job.valid, job.test):
-        if pairs and not any(all(side.strip() for side in pair) for pair in list(pairs)):  # reads all of it
-            raise UserError(f"{pairs.src}: no pair of sentences in it")
+    _check_text(job)
     _check_room(job, force)
     return identity
+
+
+def _check_text(job: FitJob) -> None:
+    """Read validation and test text to the end, as the last stage would; the training text has been counted."""
+    from recoversat.measuring.quality.outputs import read_test_set
+
+    if job.valid and not any(all(side.strip() for side in pair) for pair in list(job.valid)):
+        raise UserError(f"{job.valid.src}: no pair of sentences in it")
+    if job.test and job.test.tgt:
+        read_test_set("test", job.test.src, job.test.tgt)
+        if job.student.data.both_directions:
+            read_test_set("test", job.test.tgt, job.test.src)
 
 
 def check_place(out: Path) -> None:

@@ -74,6 +74,12 @@ def test_validation_and_test_text_is_read_to_its_end(refused: Refused, tmp_path:
     for name in ("v.en", "v.de"):
         (tmp_path / name).write_bytes(b"")
     assert "v.en: no pair of sentences in it" in refused(*files)
+    test = ["--test-src", tmp_path / "v.en", "--test-tgt", tmp_path / "v.de"]
+    assert "v.en, line 1: the file is empty" in refused(*test)
+    (tmp_path / "v.en").write_text("One.\n\n")
+    (tmp_path / "v.de").write_text("Eins.\nZwei.\n")
+    both = ["--set", "data.both_directions=true"]
+    assert "v.en, line 2: the reference is missing" in refused(*test, *both)
 
 
 def test_folders_that_are_not_its_own(refused: Refused, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
