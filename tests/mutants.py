@@ -252,7 +252,7 @@ FAULTS = [
     fault("checkpoint: where none can be read it starts over", "unit/training/test_checkpoints.py",
           ("training/checkpoint.py", "        if damaged:\n            found", "        if False:\n            found")),
     fault("fit: the dry run does not look at the folder", "unit/pipeline/test_fit_job.py",
-          ("pipeline/fit.py", "            check_folder(job, force)\n        return", "            pass\n        return")),
+          ("pipeline/fit.py", "    check_folder(job, force)\n        return", "    pass\n        return")),
     fault("fit: the dry run does not notice another one at work", "unit/pipeline/test_fit_job.py",
           ("pipeline/fit.py", "with held(job.out, _AT_WORK, patience=0) if job.out.exists() else nullcontext():",
            "with nullcontext():")),
