@@ -3,11 +3,11 @@ VENV ?= .venv
 DEMO ?= .venv-demo
 PY := $(VENV)/bin/python
 
-.PHONY: setup demo test test-core lint mutants fuzz reproduce
+.PHONY: setup demo test test-core lint docs mutants fuzz reproduce
 setup: $(VENV)/.installed
 $(VENV)/.installed: pyproject.toml constraints.txt
 	python3 -m venv $(VENV)
-	$(PY) -m pip install --quiet -c constraints.txt -e ".[train,serve,dev]"
+	$(PY) -m pip install --quiet -c constraints.txt -e ".[train,serve,dev,docs]"
 	touch $@
 
 demo: $(DEMO)/.installed  # without torch: the built-in model translates, and shows its segments
@@ -31,6 +31,10 @@ test-core: setup  # a fresh environment without extras, so without torch, transl
 
 lint: setup
 	$(PY) -m ruff check . && $(PY) -m ruff format --check . && $(PY) -m mypy
+
+docs: setup  # the documentation as a site in site/; open site/index.html
+	$(PY) -m recoversat settings > docs/settings.md
+	NO_MKDOCS_2_WARNING=1 $(PY) -m mkdocs build --quiet
 
 mutants: setup  # small faults, one at a time: does a test notice each?
 	$(PY) tests/mutants.py

@@ -16,7 +16,10 @@ from recoversat.inference.repairs import REPAIRS
 
 
 class Section(BaseModel):
-    """A group of settings; unknown keys are refused, values never change after reading."""
+    """A group of settings; unknown keys are refused, values never change after reading.
+
+    The title of a field is the paper's symbol for it.
+    """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -67,12 +70,14 @@ class ModelConfig(Section):
     kind: Literal["segments", "nat"] = Field(
         "segments", description="'segments' = RecoverSAT or AT; 'nat' = one-step baseline"
     )
-    d_model: int = Field(512, ge=2, description="width of embeddings and layers")
-    d_hidden: int = Field(512, ge=1, description="width of the feed-forward layers")
-    n_heads: int = Field(8, ge=1, description="attention heads; must divide d_model")
-    encoder_layers: int = Field(6, ge=1, description="depth of the encoder")
-    decoder_layers: int = Field(6, ge=1, description="depth of the decoder")
-    dropout: float = Field(0.1, ge=0, lt=1, description="on embeddings and on the output of each sub-layer")
+    d_model: int = Field(512, title="d_model", ge=2, description="width of embeddings and layers")
+    d_hidden: int = Field(512, title="d_hidden", ge=1, description="width of the feed-forward layers")
+    n_heads: int = Field(8, title="n_head", ge=1, description="attention heads; must divide d_model")
+    encoder_layers: int = Field(6, title="n_layer", ge=1, description="depth of the encoder")
+    decoder_layers: int = Field(6, title="n_layer", ge=1, description="depth of the decoder")
+    dropout: float = Field(
+        0.1, title="p_dropout", ge=0, lt=1, description="on embeddings and on the output of each sub-layer"
+    )
     attention_dropout: float = Field(0.0, ge=0, lt=1, description="on attention weights")
     activation_dropout: float = Field(0.0, ge=0, lt=1, description="inside the feed-forward layers")
     max_segments: int = Field(10, ge=1, description="segment embeddings the model has: decodes at any K up to this")
@@ -90,10 +95,14 @@ class ModelConfig(Section):
 class TrainConfig(Section):
     """How the model learns."""
 
-    segments: int | list[int] = Field(10, description="K: one number, or a list from which each sentence draws its own")
-    random_prob: float = Field(1.0, ge=0, le=1, description="p: probability of dividing a target at random, not evenly")
-    anneal: bool = Field(True, description="p falls linearly from random_prob to 0 over the training")
-    repeat_prob: float = Field(0.5, ge=0, le=1, description="q: probability of injecting a pseudo repetition")
+    segments: int | list[int] = Field(
+        10, title="K", description="one number, or a list from which each sentence draws its own"
+    )
+    random_prob: float = Field(
+        1.0, title="p", ge=0, le=1, description="probability of dividing a target at random, not evenly"
+    )
+    anneal: bool = Field(True, description="p falls linearly from random_prob to 0 over schedule_steps")
+    repeat_prob: float = Field(0.5, title="q", ge=0, le=1, description="probability of injecting a pseudo repetition")
     train_on_copies: bool = Field(
         False, description="also train the tokens of the injected repetition, not only its DEL"
     )
@@ -102,15 +111,23 @@ class TrainConfig(Section):
     batch_tokens: int = Field(32_768, ge=1, description="target tokens an update, over all processes")
     accumulate: int = Field(1, ge=1, description="forward passes an update is split into, on each process")
     schedule: Literal["linear", "inverse_sqrt"] = Field("linear", description="shape of the learning rate")
+    schedule_steps: int | None = Field(
+        None, ge=1, description="updates over which learning rate and p fall, after which they stay; null = steps"
+    )
     learning_rate: float | None = Field(
         3e-4, gt=0, description="its peak; null with inverse_sqrt = (d_model * warmup)^-0.5"
     )
     final_learning_rate: float = Field(1e-5, ge=0, description="where the linear schedule ends")
-    warmup: int = Field(0, ge=0, description="updates over which the learning rate rises from 0")
-    label_smoothing: float = Field(0.15, ge=0, lt=1, description="probability mass spread over the vocabulary")
+    warmup: int = Field(0, title="t_warmup", ge=0, description="updates over which the learning rate rises from 0")
+    label_smoothing: float = Field(
+        0.15, title="ε_ls", ge=0, lt=1, description="probability mass spread over the vocabulary"
+    )
     adam_beta2: float = Field(0.98, gt=0, lt=1, description="Adam's second moment decay")
     weight_decay: float = Field(0.0, ge=0, description="decoupled weight decay")
     clip_norm: float | None = Field(None, gt=0, description="clip the gradient to this norm; null = never")
+    objective: str | None = Field(
+        None, pattern=r"^[\w.]+:\w+$", description="a loss of your own as module:function (own-loss.md); null = ours"
+    )
     seed: int = Field(1, ge=0, description="address of all randomness")
     precision: Literal["auto", "fp32", "bf16"] = Field("auto", description="'auto' = bf16 on a GPU, fp32 on a CPU")
     compile: bool | Literal["auto"] = Field("auto", description="compile layers; 'auto' = on a GPU, from 5,000 updates")
@@ -136,6 +153,18 @@ class TrainConfig(Section):
         """The values of K that training draws from."""
         return [self.segments] if isinstance(self.segments, int) else list(self.segments)
 
+    @property
+    def falls_until(self) -> int:
+        """The update at which learning rate and p have fallen to their end, where they fall at all."""
+        return self.schedule_steps or self.steps
+
+    @property
+    def falling(self) -> list[str]:
+        """What depends on `falls_until`, in words."""
+        divides = self.anneal and self.random_prob > 0 and max(self.segment_choices) > 1
+        rate = [f"the learning rate falls to {self.final_learning_rate:g}"] if self.schedule == "linear" else []
+        return rate + (["p falls to 0"] if divides else [])
+
 
 if TYPE_CHECKING:
 
@@ -146,7 +175,7 @@ else:
     _RepairSwitches = create_model("_RepairSwitches", __base__=Section, **_fields)
 
 
-# `decode.quality`, one dial for people: what each of its values stands for
+# `decode.quality`, one dial for people, read in the place of others: what each of its values stands for
 QUALITIES: dict[str, dict[str, Any]] = {
     "fast": {"best_of": 1, "doubt": None, "exact": False},
     "balanced": {"best_of": 3, "doubt": None, "exact": False},
@@ -176,7 +205,9 @@ class DecodeConfig(_RepairSwitches):
         "model", description="'none' = no repair at all, as the paper decodes; 'model' = those switched on here"
     )
     extra_steps: int = Field(20, ge=1, description="a segment may take ceil(source length / K) + extra_steps steps")
-    beam: int = Field(4, ge=1, description="beam size of the teacher in fit; translate and evaluate are told theirs")
+    beam: int = Field(
+        4, ge=1, le=100, description="beam size of the teacher in fit; translate and evaluate are told theirs"
+    )
     length_penalty: float = Field(0.6, ge=0, description="alpha in ((5 + length) / 6)^alpha")
     segment_length: float = Field(
         5.0, gt=0, description="with --segments auto: source tokens a segment, which decide K sentence by sentence"

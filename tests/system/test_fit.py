@@ -80,6 +80,14 @@ def test_what_is_left_behind_works(finished: Path, recoversat: Run) -> None:
     figures = read_json(finished / "summary.json", "fit")["systems"]
     assert [figure["system"] for figure in figures] == ["AT greedy", "AT beam 4", "RecoverSAT K=3"]
     assert {path.name for path in (finished / "report").iterdir()} >= {"report.html", "report.md"}
+    assert {path.name for path in (finished / "report" / "plots").glob("learning-*.svg")} == {
+        "learning-bleu.svg", "learning-loss.svg",
+    }  # fmt: skip
+    page = (finished / "report" / "report.html").read_text(encoding="utf-8")
+    assert "Learning: validation BLEU over updates" in page
+    examples = (finished / "report" / "report.md").read_text(encoding="utf-8").partition("**Examples from valid**")[2]
+    assert re.search(r"\| Line \| Source +\| Reference +\| AT beam 4 +\| RecoverSAT K=3 +\|", examples)
+    assert len(re.findall(r"^\| \d+ +\|", examples, re.MULTILINE)) == 20
     manifest = open_corpus(finished / "distilled").manifest
     assert manifest["distilled"]["beam"] == 4
     assert manifest["distilled"]["teacher_bleu"] is not None
@@ -97,6 +105,34 @@ def test_changes_are_named_and_refused(finished: Path, recoversat: Run) -> None:
     changed = recoversat(*arguments(finished, **{"train.seed": 5}), expect=2).stderr
     assert "student train.seed: 1 -> 5" in changed
     assert "--force" in changed
+
+
+def test_a_finished_student_is_extended_and_its_teacher_left_alone(
+    tmp_path: Path, recoversat: Run, one_thread: dict[str, str]
+) -> None:
+    out, data = tmp_path / "out", sample(tmp_path, 40)
+    recoversat(*arguments(out, data, **{"train.steps": 60}), env=one_thread)
+    teacher, model = (read_weights(out / name) for name in ("teacher-model", "model"))
+    more = {"train.steps": 90}
+    refused = recoversat(*arguments(out, data, **more), expect=2).stderr
+    assert "leave it so with --teacher-set train.steps=60" in refused
+    keep = ["--teacher-set", "train.steps=60"]
+    assert "train.schedule_steps=60" in recoversat(*arguments(out, data, **more), *keep, expect=2).stderr
+    more["train.schedule_steps"] = 60
+    other = recoversat(*arguments(out, data, **more, **{"train.seed": 9}), *keep, expect=2).stderr
+    assert "student train.seed: 1 -> 9" in other
+    assert (out / "model").is_dir()  # whatever was refused has cost nothing
+    assert read_json(out / "summary.json", "fit")
+    said = recoversat(*arguments(out, data, **more), *keep, env=one_thread).stderr
+    assert "student: extended from 60 to 90 updates" in said
+    assert "[2/7] teacher: done before" in said
+    assert re.search(
+        r"^\[5/7\] student: update 90: loss \d+\.\d+, validation BLEU \d+\.\d+ \(.*\)$", said, re.MULTILINE
+    )
+    assert all(bool((read_weights(out / "teacher-model")[name] == teacher[name]).all()) for name in teacher)
+    assert read_json(out / "model" / "config.json", "model")["train"]["steps"] == 90
+    assert not all(bool((read_weights(out / "model")[name] == model[name]).all()) for name in model)
+    assert "finished already" in recoversat(*arguments(out, data, **more), *keep).stderr
 
 
 def test_dry_run_prints_the_plan_alone(tmp_path: Path, recoversat: Run) -> None:
@@ -151,7 +187,7 @@ def test_both_directions_are_named_and_measured(tmp_path: Path, recoversat: Run,
     assert "en -> de" not in said
     for text in (out / "model" / "README.md", out / "report" / "report.md"):
         assert "en <-> de" in text.read_text(encoding="utf-8").splitlines()[0]
-    assert "fit: en -> de" in recoversat(*arguments(out), "--dry-run").stderr
+    assert "fit: en -> de" in recoversat(*arguments(tmp_path / "other"), "--dry-run").stderr
 
 
 def test_five_pairs_leave_none_for_validation_and_it_is_said(

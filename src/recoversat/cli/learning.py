@@ -1,4 +1,4 @@
-"""Verbs that make models: prepare, train, average, distill, fit."""
+"""Verbs that make models: prepare, train, average, distill, fit; and what can be set in them."""
 
 from pathlib import Path
 from typing import Annotated
@@ -143,7 +143,9 @@ def fit(
     ] = None,
     device: Device = "auto",
     force: Force = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the plan and stop.")] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Print the plan, refuse what could not work, and stop.")
+    ] = False,
 ) -> None:
     """Go the whole road from two text files to an evaluated RecoverSAT; resumable at every point.
 
@@ -151,16 +153,25 @@ def fit(
     only encoder and embeddings from its teacher, nothing repaired in what it writes. Anything else means ours: the
     student takes the teacher's decoder too, and overlaps, loops and empty translations are repaired.
     """
+    from recoversat.model.device import torch_device
     from recoversat.pipeline.fit import fit as run_fit
     from recoversat.pipeline.fit_defaults import fit_job
 
-    if not dry_run:
-        from recoversat.model.device import torch_device
-
-        torch_device(device)  # before any work: is torch here, and is the device?
+    torch_device(device)  # before any work: is torch here, and is the device?
     job = fit_job(
         text_pairs(src, tgt, None), out, optional_pairs(valid_src, valid_tgt, "--valid"),
         optional_pairs(test_src, test_tgt, "--test"), segments, config, preset, set_ or [], teacher_set or [], device,
         encoder_only,
     )  # fmt: skip
     run_fit(job, force=force, dry_run=dry_run)
+
+
+@app.command(epilog="Example: `recoversat settings train --preset iwslt16`")
+def settings(
+    section: Annotated[str | None, typer.Argument(help="data, model, train or decode; all of them by default.")] = None,
+    preset: Annotated[str | None, typer.Option(help="Set the values of this preset beside the defaults.")] = None,
+) -> None:
+    """Print every setting: its default, the values it may have, the paper's symbol and what it means."""
+    from recoversat.show.settings import settings_page
+
+    typer.echo(settings_page(section, preset), nl=False)

@@ -7,6 +7,9 @@ import typer
 
 from recoversat.cli.app import Device, Force, NoRepairs, Preset, Set, app
 from recoversat.errors import UserError
+from recoversat.measuring.reports.table import TableFormat
+
+Form = Annotated[TableFormat, typer.Option("--format", help="Print tables as Markdown, or as LaTeX with booktabs.")]
 
 
 @app.command(
@@ -41,6 +44,7 @@ def evaluate(
         Path | None, typer.Option(help="Model in whose sub-words Rep and Mis are counted; by default --at's.")
     ] = None,
     no_repairs: NoRepairs = False,
+    form: Form = TableFormat.MARKDOWN,
     device: Device = "auto",
 ) -> None:
     """Measure systems on test sets: BLEU, chrF, TER, Rep, Mis, Step, confidence; one table, JSON, HTML, plots."""
@@ -56,9 +60,9 @@ def evaluate(
     systems = without_repairs(systems) if no_repairs else systems
     request = Request(systems, tests, out, plan, batch_size, device, latency, subwords)
     evaluated = run_evaluation(
-        request, lambda results: [published_table(paper, results, at or baseline)] if paper else []
+        request, lambda results, _: [published_table(paper, results, at or baseline)] if paper else []
     )
-    typer.echo(evaluated.as_text())
+    typer.echo(evaluated.as_text(form))
     typer.echo(f"report: {evaluated.page}", err=True)
 
 
@@ -84,6 +88,7 @@ def sweep(
     batch_size: Annotated[int, typer.Option(min=1, help="Sentences translated together.")] = 32,
     preset: Preset = None,
     set_: Set = None,
+    form: Form = TableFormat.MARKDOWN,
     device: Device = "auto",
 ) -> None:
     """Train and evaluate variants of one configuration; print the paper's ablation tables beside ours."""
@@ -96,7 +101,7 @@ def sweep(
     )
     evaluated, failed = run_sweep(file, out, options, lambda line: typer.echo(line, err=True))
     if evaluated:
-        typer.echo(evaluated.as_text())
+        typer.echo(evaluated.as_text(form))
         typer.echo(f"report: {evaluated.page}", err=True)
     if failed:
         raise UserError("\n".join(f"{name} failed:\n{why}" for name, why in failed.items()))
@@ -129,6 +134,7 @@ def bench(
     sentences: Annotated[int | None, typer.Option(min=1, help="Sentences a round; 64, untrained 16.")] = None,
     to: Annotated[str | None, typer.Option(help="Language, where the built-in model is timed.")] = None,
     no_repairs: NoRepairs = False,
+    form: Form = TableFormat.MARKDOWN,
     device: Annotated[str, typer.Option(help="cpu or cuda.")] = "cpu",
     force: Force = False,
 ) -> None:
@@ -152,5 +158,5 @@ def bench(
             "nothing to time: give --src FILE and --system NAME=MODEL (several times, or none for the built-in model), "
             "or --untrained wmt14 for models of a size that were never trained"
         )
-    typer.echo(report_text(result))
+    typer.echo(report_text(result, form))
     typer.echo(f"written to {out}", err=True)

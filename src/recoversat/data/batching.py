@@ -159,7 +159,7 @@ def random_prob_at(config: TrainConfig, update: int) -> float:
     >>> [random_prob_at(TrainConfig(steps=100), step) for step in (0, 50, 100)]
     [1.0, 0.5, 0.0]
     """
-    remaining = max(1 - update / config.steps, 0.0) if config.anneal else 1.0
+    remaining = max(1 - update / config.falls_until, 0.0) if config.anneal else 1.0
     return config.random_prob * remaining
 
 

@@ -1,5 +1,6 @@
 """Whose folder is this? Resumable work records what it is, and refuses to continue as something else."""
 
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
@@ -7,12 +8,25 @@ from recoversat.errors import UserError
 from recoversat.files.storage import read_json, write_json
 
 
-def claim(record: Path, identity: dict[str, Any], refusal: str) -> None:
-    """Write `identity` down where nothing is yet; else check that it is the same, naming what changed."""
+def claim(record: Path, identity: dict[str, Any], refusal: str, may_change: Collection[str] = ()) -> None:
+    """Write `identity` down where nothing is yet; else check that it is the same, and write what `may_change`."""
+    before = check_same(record, identity, refusal, may_change)
+    if before | identity != before:
+        write_json(record, before | identity)
+
+
+def check_same(
+    record: Path, identity: dict[str, Any], refusal: str, may_change: Collection[str] = ()
+) -> dict[str, Any]:
+    """Return what was written down, nothing where there is no record; refuse another identity, naming what changed."""
     if not record.is_file():
-        write_json(record, identity)
-        return
-    before = read_json(record, "record of earlier work")
-    changed = [f"{key}: {before.get(key)} -> {value}" for key, value in identity.items() if before.get(key) != value]
+        return {}
+    before: dict[str, Any] = read_json(record, "record of earlier work")
+    changed = [
+        f"{key}: {before.get(key)} -> {value}"
+        for key, value in identity.items()
+        if before.get(key) != value and key not in may_change
+    ]
     if changed:
         raise UserError("\n  ".join([refusal, *changed]))
+    return before

@@ -1,5 +1,6 @@
 """What a model folder is: config.json, weights, the tokenizer, a card. Readable without torch."""
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -11,24 +12,44 @@ from recoversat.text.tokenizer import Tokenizer
 
 CONFIG, WEIGHTS = "config.json", "model.safetensors"
 _CARD = "README.md"
-FORMAT = "recoversat-1"
+_FORMAT, _NUMBER = "recoversat-", 1  # the number grows when older versions could not read what is written
 
 
 def write_description(folder: Path, config: Config, tokenizer: Tokenizer, facts: dict[str, Any]) -> None:
     """Write all of a model but its weights; `facts` (step, BLEU, data) are kept with it."""
     tokenizer.save(folder)
-    write_json(folder / CONFIG, {"format": FORMAT, "version": __version__, "facts": facts, **config.model_dump()})
+    write_json(
+        folder / CONFIG,
+        {"format": f"{_FORMAT}{_NUMBER}", "version": __version__, "facts": facts, **config.model_dump()},
+    )
     (folder / _CARD).write_text(_model_card(config, facts), encoding="utf-8")
 
 
 def read_config(folder: Path) -> tuple[Config, dict[str, Any]]:
     """Return a model folder's settings and the facts kept with it."""
     values = read_json(folder / CONFIG, "model folder")
-    if not isinstance(values, dict) or values.pop("format", None) != FORMAT:
-        raise UserError(f"{folder}: not a model of recoversat (config.json does not say {FORMAT!r})")
-    values.pop("version", None)
+    name, _, number = str(values.pop("format", "") if isinstance(values, dict) else "").partition("-")
+    if f"{name}-" != _FORMAT or not number.isdecimal():
+        raise UserError(f"{folder}: not a model of recoversat (config.json does not say '{_FORMAT}{_NUMBER}')")
+    writer = str(values.pop("version", ""))
+    newer = f"{folder}: written by a newer recoversat ({writer}, this is {__version__}); pip install -U recoversat"
+    if int(number) > _NUMBER:
+        raise UserError(newer)
     facts = values.pop("facts", {})
-    return parse_config(values), facts
+    try:
+        return parse_config(values), facts
+    except UserError as error:
+        raise (UserError(f"{newer}\n{error}") if _is_newer(writer) else error) from None
+
+
+def _is_newer(version: str) -> bool:
+    """Say whether a version came after this one.
+
+    >>> _is_newer("99.0"), _is_newer(__version__), _is_newer("")
+    (True, False, False)
+    """
+    theirs, ours = ([int(part) for part in re.findall(r"\d+", text)] for text in (version, __version__))
+    return theirs > ours
 
 
 def resolve_model(path: Path) -> Path:
@@ -56,6 +77,11 @@ def model_fingerprint(folder: Path) -> str:
     """Identify all that makes a model translate as it does: settings, vocabulary and weights, torch's and exported."""
     files = (path for path in folder.rglob("*") if path.is_file() and path.name != _CARD)
     return fingerprint(*sorted(path for path in files if not path.name.startswith(".")))
+
+
+def checkpoint_folder(run: Path, update: int) -> Path:
+    """Name the checkpoint of a training run after so many updates."""
+    return run / "checkpoints" / f"step-{update:08d}"
 
 
 def checkpoint_folders(run: Path) -> list[Path]:

@@ -6,60 +6,25 @@ killed; so the state of the whole is which results exist.
 
 import shutil
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-from recoversat.config import Config, ModelConfig
+from recoversat.config import Config
 from recoversat.data.corpus import open_corpus
-from recoversat.data.prepare import TextPairs, prepare
+from recoversat.data.prepare import prepare
 from recoversat.errors import UserError
-from recoversat.files.identity import claim
-from recoversat.files.model_folder import checkpoint_folders, read_config, resolve_model
-from recoversat.files.storage import (
-    atomic_folder,
-    fingerprint,
-    held,
-    lines_of,
-    make_empty,
-    read_json,
-    sweep_partial,
-    write_json,
-    write_text,
-)
+from recoversat.files.model_folder import checkpoint_folder, checkpoint_folders, read_config, resolve_model
+from recoversat.files.storage import atomic_folder, held, lines_of, read_json, sweep_partial, write_json, write_text
 from recoversat.pipeline.distill import Distillation, distill
+from recoversat.pipeline.fit_job import HELD_OUT, FitJob, check_folder, check_place, check_settings, claim_folder
 from recoversat.text.directions import direction_tag
-from recoversat.training.run_folder import HARMLESS
 
-STATE = "fit.json"
-HELD_OUT = 20  # one pair in so many is kept for validation, where no files are given
 _UNMEASURED = (
     f"nothing to measure, as there is no validation text (fewer than {HELD_OUT} pairs leave none);"
     " add --valid-src and --valid-tgt, or --test-src and --test-tgt"
 )
-Say = Callable[[str], None]
-
-
-@dataclass(frozen=True)
-class FitJob:
-    """What `recoversat fit` was asked for."""
-
-    pairs: TextPairs
-    out: Path
-    student: Config
-    teacher: Config
-    valid: TextPairs | None = None
-    test: TextPairs | None = None
-    hold_out: int = 0
-    beam: int = 4
-    device: str = "auto"
-    say: Say = print
-    encoder_only: bool = False  # start the student as the paper does; its decoder then needs many more updates
-
-    @property
-    def with_decoder(self) -> bool:
-        """Whether the student starts from the teacher's decoder, of which it may take fewer layers, but not more."""
-        return not self.encoder_only and self.student.model.decoder_layers <= self.teacher.model.decoder_layers
+_AT_WORK = "another `fit` is at work here; wait for it or stop it"
 
 
 @dataclass(frozen=True)
@@ -73,15 +38,17 @@ class Stage:
 
 
 def fit(job: FitJob, *, force: bool = False, dry_run: bool = False) -> None:
-    """Run every stage that is not done yet; a plan is printed first."""
-    _check_sizes(job.student.model, job.teacher.model)
+    """Run every stage that is not done yet; a plan is printed first, and what cannot work is refused."""
+    check_settings(job)
     stages = _stages(job)
     job.say(_plan_text(job, stages))
     if dry_run:
-        _identity(job)  # finds files that are missing
+        with held(job.out, _AT_WORK, patience=0) if job.out.exists() else nullcontext():
+            check_folder(job, force)
         return
-    with held(job.out, "another `fit` is at work here; wait for it or stop it"):
-        _claim(job, force)
+    check_place(job.out)
+    with held(job.out, _AT_WORK):
+        claim_folder(job, check_folder(job, force), force)
         _run(job, stages)
 
 
@@ -100,27 +67,16 @@ def _run(job: FitJob, stages: list[Stage]) -> None:
     job.say(_summary_text(job))
 
 
-def _check_sizes(student: ModelConfig, teacher: ModelConfig) -> None:
-    """Find out before the first training that the last one could not start from it."""
-    for name in ("d_model", "d_hidden", "n_heads", "encoder_layers"):
-        own, other = getattr(student, name), getattr(teacher, name)
-        if own != other:
-            raise UserError(
-                f"model.{name} is {own}, the teacher's is {other}: the student starts from its teacher's encoder,"
-                f" so both need the same; use --set model.{name}={other}"
-            )
-
-
 def _stages(job: FitJob) -> list[Stage]:
     out = job.out
     teacher, student = job.teacher.train, job.student.train
-    measured = "BLEU, chrF, TER, Rep, Mis, Step of teacher and student"
+    measured = "BLEU, chrF, TER, Rep, Mis, Step of teacher and student, learning curves, examples"
     return [
         Stage("corpus", f"tokenise and filter into {out / 'corpus'}", out / "corpus", lambda t: _prepare(job, t)),
         Stage(
             "teacher",
             f"train an autoregressive teacher, {teacher.steps:,} updates of {teacher.batch_tokens:,} tokens",
-            out / "teacher" / "checkpoints" / f"step-{teacher.steps:08d}",
+            checkpoint_folder(out / "teacher", teacher.steps),
             lambda t: _train(job, t, job.teacher, "corpus", "teacher", None),
         ),
         Stage("teacher model", "average its last checkpoints; keep what validates best", out / "teacher-model",
@@ -131,7 +87,7 @@ def _stages(job: FitJob) -> list[Stage]:
             "student",
             f"train RecoverSAT, K = {student.segments}, {student.steps:,} updates of {student.batch_tokens:,} tokens,"
             f" from the teacher's {'weights' if job.with_decoder else 'encoder'}",
-            out / "student" / "checkpoints" / f"step-{student.steps:08d}",
+            checkpoint_folder(out / "student", student.steps),
             lambda t: _train(job, t, job.student, "distilled", "student", out / "teacher-model"),
         ),
         Stage("model", "average its last checkpoints; keep what validates best", out / "model",
@@ -139,33 +95,6 @@ def _stages(job: FitJob) -> list[Stage]:
         Stage("report", measured if job.valid or job.test or job.hold_out else _UNMEASURED, out / "summary.json",
               lambda t: _report(job)),
     ]  # fmt: skip
-
-
-def _claim(job: FitJob, force: bool) -> None:
-    """Record inputs and settings, or refuse to continue with others."""
-    if job.out.exists() and any(job.out.iterdir()) and not (job.out / STATE).is_file():
-        left_alone = "holds something that `fit` did not make; it is left alone"
-        raise UserError(
-            f"{job.out} {left_alone if force else 'exists and was not made by `fit`; choose another folder'}"
-        )
-    if force and job.out.exists():
-        make_empty(job.out)
-    refusal = f"{job.out} was begun with something else; use another folder, or --force to start over"
-    claim(job.out / STATE, _identity(job), refusal)
-
-
-def _identity(job: FitJob) -> dict[str, Any]:
-    identity: dict[str, Any] = {"hold_out": job.hold_out, "beam": job.beam, "with decoder": job.with_decoder}
-    for name, pairs in (("train", job.pairs), ("valid", job.valid), ("test", job.test)):
-        files = [path for path in (pairs.src, pairs.tgt) if path] if pairs else []
-        for path in files:
-            if not path.is_file():
-                raise UserError(f"{path}: no such file")
-        identity[f"{name} files"] = fingerprint(*files) if files else None
-    for name, config in (("teacher", job.teacher), ("student", job.student)):
-        for section, values in config.model_dump(exclude={"preset"}).items():
-            identity |= {f"{name} {section}.{key}": value for key, value in values.items() if key not in HARMLESS}
-    return identity
 
 
 def _prepare(job: FitJob, title: str) -> None:
@@ -194,7 +123,7 @@ def _choose_model(job: FitJob, run_name: str, corpus_name: str) -> None:
     run, out = job.out / run_name, job.out / ("teacher-model" if run_name == "teacher" else "model")
     averaged = job.out / f"{run_name}-average"
     if not averaged.exists():
-        average_models(checkpoint_folders(run), averaged)
+        average_models(_whole_checkpoints(run), averaged)
     candidates = [path for path in (averaged, run / "best") if path.exists()]
     corpus = open_corpus(job.out / corpus_name)
     scores = {}
@@ -210,6 +139,23 @@ def _choose_model(job: FitJob, run_name: str, corpus_name: str) -> None:
         shutil.copytree(chosen, folder, dirs_exist_ok=True)
 
 
+def _whole_checkpoints(run: Path) -> list[Path]:
+    """Return the checkpoints that can be read; where the last is not among them, training has to go on first."""
+    from recoversat.training.checkpoint import read_checkpoint, set_aside
+
+    *_, last = folders = checkpoint_folders(run)
+    damaged = {}
+    for folder in folders:
+        try:
+            read_checkpoint(folder)
+        except UserError as error:
+            damaged[folder] = str(error)
+    set_aside(damaged)
+    if last in damaged:
+        raise UserError(f"{run}: its last checkpoint was damaged; the same command trains on from the one before")
+    return [folder for folder in folders if folder not in damaged]
+
+
 def _distill(job: FitJob, title: str) -> None:
     report = distill(
         Distillation(job.out / "teacher-model", job.out / "corpus", job.out / "distilled", job.beam, device=job.device),
@@ -219,8 +165,11 @@ def _distill(job: FitJob, title: str) -> None:
 
 
 def _report(job: FitJob) -> None:
+    from recoversat.measuring.quality.learning import read_learning_curve
     from recoversat.measuring.quality.results import EvaluationPlan
     from recoversat.measuring.quality.run import Request, run_evaluation
+    from recoversat.measuring.quality.tables import examples_table, results_table
+    from recoversat.measuring.reports.table import to_markdown
     from recoversat.measuring.specs import SystemSpec, TestSpec
 
     out = job.out
@@ -236,8 +185,11 @@ def _report(job: FitJob) -> None:
     systems += [SystemSpec(f"RecoverSAT K={k}", model, segments=k) for k in choices]
     plan = EvaluationPlan(at_system=f"AT beam {job.beam}", baseline=f"AT beam {job.beam}")
     title = f"fit, {job.student.data.languages}"
-    evaluated = run_evaluation(Request(systems, tests, out / "report", plan, device=job.device, title=title))
-    job.say(evaluated.as_text())
+    curves = {name: read_learning_curve(out / name) for name in ("teacher", "student")}
+    request = Request(systems, tests, out / "report", plan, device=job.device, title=title, curves=curves)
+    shown = [f"AT beam {job.beam}", f"RecoverSAT K={max(choices)}"]  # teacher and student
+    evaluated = run_evaluation(request, lambda results, sets: [examples_table(sets[-1], results, shown)])
+    job.say(to_markdown(results_table(evaluated.results)))
     figures = []
     for result in evaluated.results:
         bleu, step = round(result.quality["bleu"].value, 2), round(result.steps.mean, 2) if result.steps else None

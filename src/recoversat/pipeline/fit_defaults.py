@@ -9,7 +9,7 @@ import yaml
 from recoversat.config import PAPER_PRESETS, Config, ModelConfig, load_config, preset_name
 from recoversat.data.prepare import TextPairs
 from recoversat.errors import UserError
-from recoversat.pipeline.fit import HELD_OUT, FitJob
+from recoversat.pipeline.fit_job import HELD_OUT, FitJob
 
 # Whatever the size: what a reader wants. The paper repairs nothing, so its presets do not either.
 _DECODE = {"join_overlaps": True, "never_empty": True, "cut_loops": True}

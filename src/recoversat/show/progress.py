@@ -15,14 +15,21 @@ class LineBar:
         self._title, self._total, self._done, self._every = title, total, done, every_seconds
         self._first = done
         self._began = self._printed = time.monotonic()
+        self._note = ""
 
     def advance(self, amount: int = 1, note: str = "") -> None:
         """Count `amount` more units as done and show `note` beside them."""
         self._done += amount
+        self._note = note or self._note
         now = time.monotonic()
         if now - self._printed >= self._every:
             self._printed = now
-            print(self._line(now, note), file=sys.stderr, flush=True)
+            print(self._line(now, self._note), file=sys.stderr, flush=True)
+
+    def say(self, line: str) -> None:
+        """Print a line at once."""
+        if self._every < math.inf:
+            print(f"{self._title}: {line}", file=sys.stderr, flush=True)
 
     def _line(self, now: float, note: str) -> str:
         done = f"{self._done:,}" + (f"/{self._total:,}" if self._total else "")
@@ -46,6 +53,9 @@ class _RichBar:
         if note:
             self.display.update(self._task, note=note)
         self.display.advance(self._task, amount)
+
+    def say(self, line: str) -> None:
+        self.display.console.print(line, markup=False, highlight=False)
 
 
 Bar = LineBar | _RichBar

@@ -1,6 +1,7 @@
 """Checkpoints: a model folder plus the optimizer and where the run stands; written whole, never pickled."""
 
 import shutil
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,7 @@ from torch import Tensor, nn
 
 from recoversat.config import Config
 from recoversat.errors import UserError
-from recoversat.files.model_folder import checkpoint_folders, read_config, write_description
+from recoversat.files.model_folder import checkpoint_folder, checkpoint_folders, read_config, write_description
 from recoversat.files.storage import atomic_folder, read_json, write_json
 from recoversat.model.weights import fill, read_weights, save_weights
 from recoversat.text.tokenizer import Tokenizer, load_tokenizer, vocabulary_fingerprint
@@ -44,7 +45,7 @@ class Checkpoints:
         self, model: nn.Module, optimizer: torch.optim.Optimizer, state: TrainingState, stopped: bool = False
     ) -> None:
         """Write a checkpoint under its final name only when it is complete, then prune."""
-        final = self.run / "checkpoints" / f"step-{state.update:08d}"
+        final = checkpoint_folder(self.run, state.update)
         if not final.exists():
             with atomic_folder(final) as folder:
                 self._write_model(folder, model, {"step": state.update})
@@ -62,18 +63,43 @@ class Checkpoints:
         with atomic_folder(self.run / "best", replace=True) as folder:
             self._write_model(folder, model, {"step": state.update, "validation_bleu": state.best_bleu})
 
-    def resume(self, model: nn.Module, optimizer: torch.optim.Optimizer) -> TrainingState:
-        """Load the newest checkpoint, if there is one, and say where it stands."""
-        newest = checkpoint_folders(self.run)[-1:]
-        if not newest:
-            return TrainingState()
-        fill(model, read_weights(newest[0]), newest[0])
-        _fill_optimizer(model, optimizer, read_weights(newest[0], OPTIMIZER))
-        return TrainingState(**read_json(newest[0] / STATE, "checkpoint"))
+    def resume(self, model: nn.Module, optimizer: torch.optim.Optimizer) -> tuple[TrainingState, dict[Path, str]]:
+        """Load the newest checkpoint that can be read; return where it stands, and what is wrong with newer ones."""
+        damaged: dict[Path, str] = {}
+        for folder in reversed(checkpoint_folders(self.run)):
+            try:
+                weights, moments, state = read_checkpoint(folder)
+            except UserError as error:
+                damaged[folder] = str(error)
+                continue
+            fill(model, weights, folder)
+            _fill_optimizer(model, optimizer, moments)
+            return state, damaged
+        if damaged:
+            found = "\n  ".join(["no checkpoint can be read; --force starts over", *damaged.values()])
+            raise UserError(f"{self.run}: {found}")
+        return TrainingState(), damaged
 
     def _write_model(self, folder: Path, model: nn.Module, facts: dict[str, Any]) -> None:
         write_description(folder, self.config, self.tokenizer, self.facts | facts)
         save_weights(model.state_dict(), folder)
+
+
+def read_checkpoint(folder: Path) -> tuple[dict[str, Tensor], dict[str, Tensor], TrainingState]:
+    """Read all of a checkpoint that training needs, or say what is damaged."""
+    state = read_json(folder / STATE, "checkpoint")
+    if not isinstance(state, dict) or state.keys() != vars(TrainingState()).keys():
+        raise UserError(f"{folder / STATE}: damaged checkpoint")
+    return read_weights(folder), read_weights(folder, OPTIMIZER), TrainingState(**state)
+
+
+def set_aside(damaged: dict[Path, str]) -> None:
+    """Take damaged checkpoints out of the way, where nothing takes them for one, and say so."""
+    for folder, fault in damaged.items():
+        aside = folder.with_name(f"damaged-{folder.name}")
+        shutil.rmtree(aside, ignore_errors=True)
+        folder.rename(aside)
+        print(f"{fault}; put aside as {aside.name}, the checkpoint before it is used", file=sys.stderr)
 
 
 def average_models(folders: list[Path], out: Path, *, replace: bool = False) -> None:

@@ -23,11 +23,11 @@ from recoversat.files.storage import held, write_text
 from recoversat.model.build import Model, build_model
 from recoversat.model.weights import start_from_teacher
 from recoversat.pipeline.stopping import stop_signals
-from recoversat.show.progress import progress
+from recoversat.show.progress import Bar, progress
 from recoversat.text.tokenizer import vocabulary_fingerprint
-from recoversat.training.checkpoint import Checkpoints, TrainingState
+from recoversat.training.checkpoint import Checkpoints, TrainingState, set_aside
 from recoversat.training.loss_check import check_loss
-from recoversat.training.objective import batch_loss
+from recoversat.training.objective import Objective, OwnObjective, batch_loss
 from recoversat.training.processes import Processes, join_processes
 from recoversat.training.run_folder import claim_run, cut_log
 from recoversat.training.schedules import learning_rate
@@ -75,14 +75,19 @@ def train(
             raise UserError(f"cannot start from {start_from.teacher}: its vocabulary is not that of {corpus.folder}")
         sized = config.model.model_copy(update={"vocab_size": corpus.tokenizer.size})
         config = config.model_copy(update={"data": corpus.config, "model": sized})
+        own = OwnObjective.load(config.train.objective) if config.train.objective else None
         facts = {"corpus": corpus.fingerprint, "initialised_from": start_from.fingerprint if start_from else None}
+        facts |= {"objective": own.fingerprint} if own else {}
         if processes.is_main:
             claim_run(run, config, facts, force=force)
             write_text(run / "config.yaml", to_yaml(config))
         processes.wait()
-        trainer = _Trainer(config, processes, start_from)
+        trainer = _Trainer(config, processes, start_from, own or batch_loss)
         checkpoints = Checkpoints(run, config, corpus.tokenizer, facts)
-        state = checkpoints.resume(trainer.model, trainer.optimizer)
+        state, damaged = checkpoints.resume(trainer.model, trainer.optimizer)
+        processes.wait()  # until all have read
+        if processes.is_main:
+            set_aside(damaged)
         trainer.check()
         batches = Batches.of(corpus.train, config.train, corpus.tokenizer.word_ends, processes.rank, processes.world)
         with (
@@ -96,7 +101,7 @@ def train(
                 bar.advance(1, log.flush_if_due(state, trainer.device))
                 stopping = stop.heard(processes, _due(state.update, config.train.log_every, config.train.steps))
                 if _due(state.update, config.train.validate_every, config.train.steps):  # a stop does not lose it
-                    _validate(trainer.model, validate, state, checkpoints, log, processes)
+                    _validate(trainer.model, validate, state, checkpoints, log, bar, processes)
                 saving = _due(state.update, config.train.save_every, config.train.steps)
                 if stopping or saving:
                     log.flush()
@@ -116,8 +121,11 @@ def _alone(run: Path, processes: Processes) -> AbstractContextManager[Any]:
 class _Trainer:
     """Model and optimizer, and what one update does to them."""
 
-    def __init__(self, config: Config, processes: Processes, start_from: Initialisation | None) -> None:
+    def __init__(
+        self, config: Config, processes: Processes, start_from: Initialisation | None, objective: Objective
+    ) -> None:
         self.config, self.processes, self.device = config, processes, processes.device
+        self.objective = objective
         torch.manual_seed(derived_seed(config.train.seed))
         model = build_model(config.model)
         if start_from:
@@ -151,7 +159,9 @@ class _Trainer:
         totals = torch.zeros(3, device=self.device)
         for batch in share:
             with self._autocast():
-                loss = batch_loss(self.model, batch.to(self.device), self.config.train.label_smoothing, self.fused_loss)
+                loss = self.objective(
+                    self.model, batch.to(self.device), self.config.train.label_smoothing, self.fused_loss
+                )
             loss.smoothed.backward()
             totals += torch.stack([loss.smoothed.detach(), loss.nll, loss.n_labels])
         gradients = [p.grad if p.grad is not None else torch.zeros_like(p) for p in self.model.parameters()]
@@ -174,6 +184,7 @@ class _Log:
         self.run, self.config, self.is_main = run, config, is_main
         self.pending: list[tuple[int, Tensor, int]] = []
         self.since = time.monotonic()
+        self.loss, self.bleu = float("nan"), ""  # what was seen last
         self.writer: Any = None
         if is_main:
             cut_log(run / "log.jsonl", first_update)
@@ -196,13 +207,13 @@ class _Log:
         rate = sum(n for _, _, n in self.pending) / max(seconds, 1e-9)
         lines = [self._line(update, totals, rate) for update, totals, _ in self.pending]
         self._write(lines)
-        self.pending, self.since = [], time.monotonic()
-        return f"loss {lines[-1]['loss']:.3f}  {rate:,.0f} tokens/s"
+        self.pending, self.since, self.loss = [], time.monotonic(), lines[-1]["loss"]
+        return f"loss {self.loss:.3f}{self.bleu}  {rate:,.0f} tokens/s"
 
     def validation(self, update: int, bleu: float) -> None:
         """Note a BLEU score; the time it took is not training time."""
         self._write([{"step": update, "validation_bleu": bleu}])
-        self.since = time.monotonic()
+        self.since, self.bleu = time.monotonic(), f"  validation BLEU {bleu:.2f}"
 
     def close(self) -> None:
         """Let go of TensorBoard's thread."""
@@ -241,10 +252,10 @@ class _Log:
 
 
 def _validate(
-    model: Model, validate: Validate | None, state: TrainingState, checkpoints: Checkpoints, log: _Log,
+    model: Model, validate: Validate | None, state: TrainingState, checkpoints: Checkpoints, log: _Log, bar: Bar,
     processes: Processes,
 ) -> None:  # fmt: skip
-    """Let the main process measure BLEU and keep the best model."""
+    """Let the main process measure BLEU, keep the best model and say how it stands."""
     if validate is None:
         return
     log.flush()
@@ -256,6 +267,8 @@ def _validate(
         if state.best_bleu is None or bleu > state.best_bleu:
             state.best_bleu, state.best_update = bleu, state.update
             checkpoints.save_best(model, state)
+        best = "the best so far" if state.best_update == state.update else f"best {state.best_bleu:.2f}"
+        bar.say(f"update {state.update:,}: loss {log.loss:.3f}, validation BLEU {bleu:.2f} ({best})")
     processes.wait()
 
 

@@ -1,18 +1,21 @@
 """A training run's folder: whose it is, and a log that never tells of updates that were lost."""
 
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
-from recoversat.config import Config
+from recoversat.config import Config, TrainConfig
 from recoversat.errors import UserError
-from recoversat.files.identity import claim
+from recoversat.files.identity import check_same, claim
 from recoversat.files.storage import make_empty, sweep_partial, write_text
 
 RUN = "run.json"
 
 # settings that may change between two starts of a run without changing what it computes
 HARMLESS = {"workers", "log_every", "save_every", "validate_every", "keep_checkpoints", "tensorboard", "compile"}
+
+EXTENSIBLE = ("train.steps", "train.schedule_steps")  # may change as `extension` allows
 
 
 def claim_run(run: Path, config: Config, facts: dict[str, Any], *, force: bool) -> None:
@@ -26,7 +29,35 @@ def claim_run(run: Path, config: Config, facts: dict[str, Any], *, force: bool) 
     (run / "checkpoints").mkdir(exist_ok=True)
     sweep_partial(run / "checkpoints")
     refusal = f"{run} was started with other settings; use another folder, or --force to start over"
-    claim(run / RUN, _identity(config, facts), refusal)
+    identity = _identity(config, facts)
+    extended = extension(run, check_same(run / RUN, identity, refusal, EXTENSIBLE), config.train)
+    claim(run / RUN, identity, refusal, EXTENSIBLE)
+    if extended:
+        print(extended, file=sys.stderr)
+
+
+def extension(run: Path, before: dict[str, Any], train: TrainConfig, prefix: str = "") -> str | None:
+    """Say what more updates than `before` mean for the schedule of a run, or refuse them; None where it has no more.
+
+    They are allowed where all updates so far are those that a run of this length would have made.
+    """
+    if not before:
+        return None
+    had = before[f"{prefix}train.steps"]
+    fell_until = before.get(f"{prefix}train.schedule_steps") or had
+    if train.steps < had:
+        raise UserError(f"{run} has {had} updates, and a run cannot be shortened; add --set train.steps={had}")
+    if train.falling and train.falls_until != fell_until:
+        raise UserError(
+            f"{run}: {' and '.join(train.falling)} in its {fell_until} updates, and would have fallen otherwise in "
+            f"{train.falls_until}; add --set train.schedule_steps={fell_until}, with which they stay where they have "
+            "fallen to, or train in another folder"
+        )
+    if train.steps == had:
+        return None
+    how = "stay there" if train.falling else "do not depend on the number of updates"
+    fallen = f"{' and '.join(train.falling)} until update {fell_until} and" if train.falling else "learning rate and p"
+    return f"{run}: extended from {had} to {train.steps} updates; {fallen} {how}"
 
 
 def cut_log(log: Path, last_update: int) -> None:

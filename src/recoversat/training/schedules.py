@@ -18,5 +18,5 @@ def learning_rate(config: TrainConfig, d_model: int, update: int) -> float:
         return peak * (update + 1) / config.warmup
     if config.schedule == "inverse_sqrt":
         return peak * (max(config.warmup, 1) / max(update + 1, 1)) ** 0.5
-    done = min((update - config.warmup) / max(config.steps - config.warmup, 1), 1.0)
+    done = min((update - config.warmup) / max(config.falls_until - config.warmup, 1), 1.0)
     return peak + (config.final_learning_rate - peak) * max(done, 0.0)

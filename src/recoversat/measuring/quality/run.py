@@ -5,13 +5,14 @@ evaluation that was interrupted, or is repeated with one more system, does not s
 """
 
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib.util import find_spec
 from pathlib import Path
 
 from recoversat.errors import UserError
 from recoversat.measuring.own import load_system
+from recoversat.measuring.quality.learning import LearningCurve, learning_plots
 from recoversat.measuring.quality.metrics import METRICS, chosen_metrics
 from recoversat.measuring.quality.outputs import SystemOutput, TestSet, read_output
 from recoversat.measuring.quality.plots import quality_plots
@@ -22,10 +23,10 @@ from recoversat.measuring.quality.subwords import Subwords
 from recoversat.measuring.quality.tables import confidence_table, results_table
 from recoversat.measuring.quality.translating import ModelOutputs
 from recoversat.measuring.reports.plots import Plot
-from recoversat.measuring.reports.table import Table, to_markdown
+from recoversat.measuring.reports.table import Table, TableFormat, written
 from recoversat.measuring.specs import SystemSpec, TestSpec, check_evaluation
 
-Tables = Callable[[Sequence[Result]], list[Table]]
+Tables = Callable[[Sequence[Result], Sequence[TestSet]], list[Table]]
 
 
 @dataclass(frozen=True)
@@ -41,6 +42,7 @@ class Request:
     latency: int = 0  # sentences to time at batch 1
     subwords: Path | None = None  # model whose sub-words count, where no system is one
     title: str = "Evaluation"
+    curves: Mapping[str, LearningCurve] = field(default_factory=dict)  # of trainings that the report tells of
 
 
 @dataclass(frozen=True)
@@ -51,13 +53,13 @@ class Evaluated:
     tables: list[Table]
     page: Path  # the HTML
 
-    def as_text(self) -> str:
+    def as_text(self, form: TableFormat = TableFormat.MARKDOWN) -> str:
         """Show the tables a person wants to see at once."""
         shown = [results_table(self.results), confidence_table(self.results), *self.tables]
-        return "\n".join(to_markdown(table) for table in shown if table)
+        return "\n".join(written(table, form) for table in shown if table)
 
 
-def run_evaluation(request: Request, tables: Tables = lambda results: []) -> Evaluated:
+def run_evaluation(request: Request, tables: Tables = lambda results, test_sets: []) -> Evaluated:
     """Translate what is not translated yet, measure, and write the report."""
     plan = request.plan
     metrics = chosen_metrics(plan.more_metrics, plan.tokenize)
@@ -68,8 +70,9 @@ def run_evaluation(request: Request, tables: Tables = lambda results: []) -> Eva
     test_sets = [subwords.read_test_set(spec) for spec in request.tests]
     outputs = [subwords.align(output) for spec in request.systems for output in _outputs_of(spec, test_sets, request)]
     results = evaluate(outputs, test_sets, plan)
-    extra = tables(results)
-    page = write_report(request.out, results, plots=_plots(results, test_sets), tables=extra, title=request.title)
+    extra = tables(results, test_sets)
+    plots = _plots(results, test_sets, request.curves)
+    page = write_report(request.out, results, plots=plots, tables=extra, title=request.title)
     return Evaluated(results, extra, page)
 
 
@@ -86,8 +89,8 @@ def _outputs_of(spec: SystemSpec, test_sets: Sequence[TestSet], request: Request
         yield read_saved(path, test_set, spec.name) if saved else read_output(spec.name, test_set, path)
 
 
-def _plots(results: Sequence[Result], test_sets: Sequence[TestSet]) -> list[Plot]:
+def _plots(results: Sequence[Result], test_sets: Sequence[TestSet], curves: Mapping[str, LearningCurve]) -> list[Plot]:
     if find_spec("matplotlib") is None:
         print("no plots: they need matplotlib (pip install 'recoversat[train]')", file=sys.stderr)
         return []
-    return list(quality_plots(results, test_sets))
+    return [*quality_plots(results, test_sets), *learning_plots(curves)]

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 from recoversat.measuring.quality.metrics import METRICS, Comparison
+from recoversat.measuring.quality.outputs import TestSet
 from recoversat.measuring.quality.results import Result
 from recoversat.measuring.reports.table import MISSING, Table, number, without_empty_columns
 
@@ -57,6 +58,20 @@ def confidence_table(results: Sequence[Result]) -> Table | None:
         rows=rows,
         n_labels=2,
         notes=["Correlation of the score with sentence-level chrF2++; 1 = perfect ranking, 0 = none."],
+    )
+
+
+def examples_table(test_set: TestSet, results: Sequence[Result], systems: Sequence[str], n: int = 20) -> Table:
+    """Set sentences from all over a test set beside what each of some systems wrote for them."""
+    written = {r.output.name: r.output.hypotheses for r in results if r.output.test_set == test_set.name}
+    columns = [test_set.sources, test_set.references, *(written[name] for name in systems)]
+    total = len(test_set.sources)
+    chosen = [index * total // n for index in range(n)] if n < total else range(total)
+    return Table(
+        caption=f"Examples from {test_set.name}",
+        columns=["Line", "Source", "Reference", *systems],
+        rows=[[str(index + 1), *(column[index] for column in columns)] for index in chosen],
+        prose=True,
     )
 
 

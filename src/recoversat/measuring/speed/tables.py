@@ -1,14 +1,15 @@
-"""The tables of a benchmark, as Markdown that also reads as text."""
+"""The tables of a benchmark, as Markdown that also reads as text, or as LaTeX."""
 
-from recoversat.measuring.reports.table import MISSING, Table, number, to_markdown, without_empty_columns
+from recoversat.measuring.reports.table import MISSING, Table, TableFormat, number, without_empty_columns, written
 from recoversat.measuring.speed.results import BenchResult, best_rows
 
 
-def report_text(result: BenchResult) -> str:
-    """Write all tables and the notes."""
+def report_text(result: BenchResult, form: TableFormat = TableFormat.MARKDOWN) -> str:
+    """Write all tables and the notes, which LaTeX gets as comments."""
     tables = [ratio_table(result), speed_table(result), system_table(result)]
-    shown = [to_markdown(without_empty_columns(table)) for table in tables if table.rows]
-    return "\n".join([*shown, *(f"- {note}" for note in result.notes), *machine_lines(result), ""])
+    shown = [written(without_empty_columns(table), form) for table in tables if table.rows]
+    mark = "%" if form == TableFormat.LATEX else "-"
+    return "\n".join([*shown, *(f"{mark} {note}" for note in [*result.notes, *machine_lines(result)]), ""])
 
 
 def ratio_table(result: BenchResult) -> Table:
@@ -67,6 +68,6 @@ def machine_lines(result: BenchResult) -> list[str]:
     gpu = f"; {machine['gpu']}" if machine.get("gpu") else ""
     instructions = f" ({', '.join(machine['instructions'])})" if machine["instructions"] else ""
     return [
-        f"- {machine['processor']}{instructions}, {machine['cores']} cores{memory}{gpu}; {machine['system']}",
-        f"- Python {machine['python']}, {versions}",
+        f"{machine['processor']}{instructions}, {machine['cores']} cores{memory}{gpu}; {machine['system']}",
+        f"Python {machine['python']}, {versions}",
     ]

@@ -14,7 +14,7 @@ import yaml
 from recoversat.config import Config, load_config, to_yaml
 from recoversat.data.corpus import Corpus, open_corpus
 from recoversat.errors import UserError
-from recoversat.files.model_folder import resolve_model
+from recoversat.files.model_folder import checkpoint_folder, resolve_model
 from recoversat.files.storage import held, read_json, write_text
 from recoversat.measuring.quality.paper import Figures, Study, ablation_table, figures_of, studies
 from recoversat.measuring.quality.results import EvaluationPlan, Result
@@ -77,7 +77,7 @@ def run_sweep(
             options.batch_size, options.device, options.latency, title=f"Sweep {file.stem}",
         )  # fmt: skip
         published = studies(next(iter(configs.values())).preset, corpus.config.src_lang, corpus.config.tgt_lang)
-        evaluated = run_evaluation(asked, lambda found: ablation_tables(sweep.variants, run_of, found, published))
+        evaluated = run_evaluation(asked, lambda found, _: ablation_tables(sweep.variants, run_of, found, published))
         return evaluated, failed
 
 
@@ -109,7 +109,7 @@ def _job(name: str, config: Config, out: Path, corpus: Corpus, teacher: Path | N
 
 def _is_trained(run: Path, config: Config, corpus: Corpus, teacher: Path | None, with_decoder: bool) -> bool:
     """Say whether a run has ended with just these settings; in doubt `train` itself is asked."""
-    if not (run / "checkpoints" / f"step-{config.train.steps:08d}").is_dir():
+    if not checkpoint_folder(run, config.train.steps).is_dir():
         return False
     from recoversat.training.loop import start_point  # needs torch
 

@@ -5,7 +5,9 @@ from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
+from typer.testing import CliRunner
 
+from recoversat.cli.app import app
 from recoversat.errors import UserError
 from recoversat.files.model_folder import WEIGHTS, write_description
 from recoversat.measuring.own import OwnSystem
@@ -201,3 +203,15 @@ def test_no_plots_without_matplotlib(folder, monkeypatch, capsys):
     monkeypatch.setattr(run, "find_spec", lambda name: None)
     assert not (run_evaluation(request(folder, "o=out.de")).page.parent / "plots").exists()
     assert "pip install 'recoversat[train]'" in capsys.readouterr().err
+
+
+def test_the_command_prints_its_tables_as_latex(folder):
+    options = ["--system", "a_b=one.ref", "--test", "one=one.src,one.ref", "--out", "tex"]
+    done = CliRunner().invoke(app, ["evaluate", *options, "--format", "latex"])
+    assert done.exit_code == 0, done.output
+    assert done.stdout.startswith("\\begin{table}\n")
+    assert r"one & a\_b & " in done.stdout
+    assert (folder / "tex" / "report.md").read_text(encoding="utf-8").count("| one") == 1  # the report stays as it is
+    wrong = CliRunner().invoke(app, ["evaluate", *options, "--format", "word"])
+    assert wrong.exit_code == 2
+    assert "markdown" in wrong.output

@@ -9,7 +9,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+from typer.testing import CliRunner
 
+from recoversat.cli.app import app
 from recoversat.engines.engine import Engine
 from recoversat.errors import UserError
 from recoversat.measuring import own
@@ -152,6 +154,16 @@ def test_tables_json_and_plots_say_the_same() -> None:
     assert "k10: 8.0 ms at 1 tokens, 16.0 ms at 2" in growth.alt
     assert "at: 31.0 BLEU at 45.0 ms" in quality.alt
     assert [plot.name for plot in speed_plots(result())] == ["latency-by-length"]
+
+
+def test_the_command_prints_its_tables_as_latex_and_keeps_its_notes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("recoversat.measuring.speed.run.bench_untrained", lambda *_, **__: result())
+    done = CliRunner().invoke(app, ["bench", "--untrained", "wmt14", "--out", "unused", "--format", "latex"])
+    assert done.exit_code == 0, done.output
+    assert done.stdout.count(r"\toprule") == 3
+    assert r"k10 & at & 3.75x (3.75x) \\" in done.stdout
+    assert "\n% a note\n" in done.stdout
+    assert "| " not in done.stdout.split("% a note")[0]
 
 
 def test_others_begin_in_every_round(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,175 @@
+"""What `fit` was asked for, whether it can be done, and whose folder it works in.
+
+All that a run would refuse is refused before its first stage, and by `--dry-run`.
+"""
+
+import os
+import shutil
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from recoversat.config import Config
+from recoversat.data.prepare import TextPairs
+from recoversat.errors import UserError
+from recoversat.files.identity import check_same, claim
+from recoversat.files.storage import fingerprint, make_empty
+from recoversat.training.run_folder import EXTENSIBLE, HARMLESS, extension
+
+STATE = "fit.json"
+HELD_OUT = 20  # one pair in so many is kept for validation, where no files are given
+_MAY_CHANGE = [f"{name} {key}" for name in ("teacher", "student") for key in EXTENSIBLE]
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class FitJob:
+    """What `recoversat fit` was asked for."""
+
+    pairs: TextPairs
+    out: Path
+    student: Config
+    teacher: Config
+    valid: TextPairs | None = None
+    test: TextPairs | None = None
+    hold_out: int = 0
+    beam: int = 4
+    device: str = "auto"
+    say: Say = print
+    encoder_only: bool = False  # start the student as the paper does; its decoder then needs many more updates
+
+    @property
+    def with_decoder(self) -> bool:
+        """Whether the student starts from the teacher's decoder, of which it may take fewer layers, but not more."""
+        return not self.encoder_only and self.student.model.decoder_layers <= self.teacher.model.decoder_layers
+
+
+def check_settings(job: FitJob) -> None:
+    """Find out before the first training that distilling, or the last training, could not follow it."""
+    student, teacher = job.student, job.teacher
+    for name in ("d_model", "d_hidden", "n_heads", "encoder_layers"):
+        own, other = getattr(student.model, name), getattr(teacher.model, name)
+        if own != other:
+            raise UserError(
+                f"model.{name} is {own}, the teacher's is {other}: the student starts from its teacher's encoder,"
+                f" so both need the same; use --set model.{name}={other}"
+            )
+    if "nat" in (student.model.kind, teacher.model.kind):
+        raise UserError(
+            "model.kind=nat: `fit` trains a RecoverSAT and its autoregressive teacher; run it without, then "
+            "`recoversat train OUT/distilled --set model.kind=nat --set train.segments=1 --init-from OUT/teacher-model`"
+        )
+    if 1 not in teacher.train.segment_choices:
+        raise UserError("a teacher writes one segment; leave out --teacher-set train.segments")
+    for objective in {student.train.objective, teacher.train.objective} - {None}:
+        from recoversat.training.objective import OwnObjective
+
+        OwnObjective.load(str(objective))
+
+
+def check_folder(job: FitJob, force: bool) -> dict[str, Any]:
+    """Refuse a folder that is not this run's own or has no room, and files that cannot be read; return who we are."""
+    check_place(job.out)
+    if job.out.exists() and any(job.out.iterdir()) and not (job.out / STATE).is_file():
+        left_alone = "holds something that `fit` did not make; it is left alone"
+        raise UserError(
+            f"{job.out} {left_alone if force else 'exists and was not made by `fit`; choose another folder'}"
+        )
+    identity = _identity(job)
+    if not force:
+        _is_extended(job, identity)
+    _check_text(job)
+    _check_room(job, force)
+    return identity
+
+
+def _check_text(job: FitJob) -> None:
+    """Read validation and test text to the end, as the last stage would; the training text has been counted."""
+    from recoversat.measuring.quality.outputs import read_test_set
+
+    if job.valid and not any(all(side.strip() for side in pair) for pair in list(job.valid)):
+        raise UserError(f"{job.valid.src}: no pair of sentences in it")
+    if job.test and job.test.tgt:
+        read_test_set("test", job.test.src, job.test.tgt)
+        if job.student.data.both_directions:
+            read_test_set("test", job.test.tgt, job.test.src)
+
+
+def check_place(out: Path) -> None:
+    """Refuse a folder that could not be made or written to."""
+    there = next(path for path in (out.absolute(), *out.absolute().parents) if path.exists())
+    if not there.is_dir():
+        raise UserError(f"{there} is a file; choose a folder")
+    if not os.access(there, os.W_OK | os.X_OK):
+        raise UserError(f"{there}: you may not write there; choose another folder")
+
+
+def _check_room(job: FitJob, force: bool) -> None:
+    """Refuse to begin what the disk cannot hold: checkpoints above all, each of weights and two moments of Adam."""
+    if (job.out / "summary.json").exists() and not force:
+        return
+    there = next(path for path in (job.out.absolute(), *job.out.absolute().parents) if path.exists())
+    needed = sum(_bytes_of_run(config) for config in (job.teacher, job.student))
+    taken = sum(path.stat().st_size for path in job.out.rglob("*") if path.is_file())
+    free = shutil.disk_usage(there).free
+    if needed - taken > free:
+        raise UserError(
+            f"{job.out}: the checkpoints of teacher and student need {needed / 1e9:.1f} GB, of which {taken / 1e9:.1f} "
+            f"are there, and {free / 1e9:.1f} GB are free; make room, or keep fewer: --set train.keep_checkpoints=1"
+        )
+
+
+def _bytes_of_run(config: Config) -> int:
+    """Estimate what a training leaves: its checkpoints and one in the making, the best, the average, the model kept."""
+    import torch
+
+    from recoversat.model.build import build_model
+
+    with torch.device("meta"):  # sizes alone
+        model = build_model(config.model.model_copy(update={"vocab_size": config.data.vocab_size}))
+    weights = 4 * sum(parameter.numel() for parameter in model.parameters())
+    train = config.train
+    kept = min(train.keep_checkpoints, -(-train.steps // train.save_every)) + 1
+    return weights * (3 * kept + 4)
+
+
+def claim_folder(job: FitJob, identity: dict[str, Any], force: bool) -> None:
+    """Record inputs and settings in a folder that was checked; `force` empties it first."""
+    if force and job.out.exists():
+        make_empty(job.out)
+    if _is_extended(job, identity):  # what has to be made again goes before the longer run is written down
+        for path in (job.out / "summary.json", job.out / "model", job.out / "student-average"):
+            shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
+    claim(job.out / STATE, identity, _refusal(job), _MAY_CHANGE)
+
+
+def _is_extended(job: FitJob, identity: dict[str, Any]) -> bool:
+    """Say whether the student gets more updates than before; refuse that where it cannot be done."""
+    before = check_same(job.out / STATE, identity, _refusal(job), _MAY_CHANGE)
+    had, taught = before.get("teacher train.steps"), (job.out / "teacher-model").exists()
+    if before and taught and job.teacher.train.steps != had:
+        raise UserError(
+            f"{job.out}: the teacher has been trained, with {had} updates, and the student learns from it as it is; "
+            f"leave it so with --teacher-set train.steps={had}, or train both in another folder"
+        )
+    extension(job.out / "teacher", before, job.teacher.train, "teacher ")
+    return extension(job.out / "student", before, job.student.train, "student ") is not None
+
+
+def _refusal(job: FitJob) -> str:
+    return f"{job.out} was begun with something else; use another folder, or --force to start over"
+
+
+def _identity(job: FitJob) -> dict[str, Any]:
+    identity: dict[str, Any] = {"hold_out": job.hold_out, "beam": job.beam, "with decoder": job.with_decoder}
+    for name, pairs in (("train", job.pairs), ("valid", job.valid), ("test", job.test)):
+        files = [path for path in (pairs.src, pairs.tgt) if path] if pairs else []
+        for path in files:
+            if not path.is_file():
+                raise UserError(f"{path}: no such file")
+        identity[f"{name} files"] = fingerprint(*files) if files else None
+    for name, config in (("teacher", job.teacher), ("student", job.student)):
+        for section, values in config.model_dump(exclude={"preset"}).items():
+            identity |= {f"{name} {section}.{key}": value for key, value in values.items() if key not in HARMLESS}
+    return identity
