@@ -14,9 +14,9 @@ from recoversat.serve.http.messages import TranslateRequest
 from recoversat.serve.http.refusals import RefusalError, client_left, shutting_down, too_busy, too_much, unsupported
 from recoversat.serve.service import Service
 from recoversat.serve.work.batching import ClosedError, QueueFullError
-from recoversat.serve.work.languages import Detected, language_name
 from recoversat.serve.work.translating import BatchKey, ForcedToken, Outcome, Task, joined
 from recoversat.text.directions import known_language
+from recoversat.text.languages import Detected, language_name
 from recoversat.vocab import DEL, EOS, SPECIAL_PIECES
 
 _ENDINGS = {"eos": [SPECIAL_PIECES[EOS]], "del": [SPECIAL_PIECES[DEL]], "cut": []}
