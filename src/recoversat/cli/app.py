@@ -11,7 +11,6 @@ if TYPE_CHECKING:
     from recoversat.data.prepare import TextPairs
 
 app = typer.Typer(
-    add_completion=False,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     rich_markup_mode="markdown",
