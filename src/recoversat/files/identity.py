@@ -9,10 +9,14 @@ from recoversat.files.storage import read_json, write_json
 
 def claim(record: Path, identity: dict[str, Any], refusal: str) -> None:
     """Write `identity` down where nothing is yet; else check that it is the same, naming what changed."""
-    if not record.is_file():
+    if record.is_file():
+        check_same(read_json(record, "record of earlier work"), identity, refusal)
+    else:
         write_json(record, identity)
-        return
-    before = read_json(record, "record of earlier work")
+
+
+def check_same(before: dict[str, Any], identity: dict[str, Any], refusal: str) -> None:
+    """Refuse where what was written down differs, naming what changed."""
     changed = [f"{key}: {before.get(key)} -> {value}" for key, value in identity.items() if before.get(key) != value]
     if changed:
         raise UserError("\n  ".join([refusal, *changed]))

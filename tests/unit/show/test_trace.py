@@ -114,12 +114,3 @@ def test_an_error_leaves_neither_output_nor_trace(scripted, tmp_path):
     with pytest.raises(UserError, match="line 1: nothing can be forced at segment 2, position 3"):
         show(scripted(SCRIPT), tmp_path, "c\n", inspection)
     assert [path.name for path in tmp_path.iterdir()] == ["in.txt"]
-
-
-def test_options_that_do_not_go_together_are_refused():
-    assert Inspection.of(None, None, None, jsonl=True) == Inspection()
-    assert Inspection.of("segments", None, None, jsonl=False) == Inspection(True, None, ())
-    with pytest.raises(UserError, match="there is only --show segments"):
-        Inspection.of("tokens", None, None, jsonl=False)
-    with pytest.raises(UserError, match="--jsonl goes without"):
-        Inspection.of("segments", None, None, jsonl=True)
