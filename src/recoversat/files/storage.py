@@ -278,7 +278,7 @@ def write_faults_named(path: Path) -> Iterator[None]:
     except OSError as error:
         if error.errno in NO_SPACE:
             raise UserError(f"{path}: the disk is full ({error.strerror}); make room or write elsewhere") from None
-        if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR):
+        if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR, errno.EEXIST):
             raise UserError(f"{path}: may not be written ({error.strerror}); choose another place") from None
         raise
 
