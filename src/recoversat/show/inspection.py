@@ -8,7 +8,7 @@ from typing import IO
 
 from recoversat.inference.translation import Translation
 from recoversat.show.segments import Place, Screen, marks_for, segments_line
-from recoversat.show.trace import N_ALTERNATIVES, trace_records
+from recoversat.show.trace import N_TOP_TOKENS, trace_records
 
 
 @dataclass(frozen=True)
@@ -22,7 +22,7 @@ class Inspection:
     @property
     def top_tokens(self) -> int:
         """Likeliest tokens noted at each position."""
-        return N_ALTERNATIVES if self.trace else 0
+        return N_TOP_TOKENS if self.trace else 0
 
     def shown(self, translation: Translation, tokenizer: str, forced: Collection[Place], stream: Screen) -> str:
         """Return the line for a translation: its text, or how it was put together."""

@@ -194,18 +194,18 @@ def _trace(wanted: TranslateRequest, outcome: Outcome) -> list[dict[str, Any]]:
     return [_traced(at, sentence, wanted.trace or 0, forced) for at, sentence in enumerate(outcome.sentences)]
 
 
-def _traced(at: int, sentence: Translation, n_best: int, forced: set[tuple[int, int, int]]) -> dict[str, Any]:
+def _traced(at: int, sentence: Translation, top_tokens: int, forced: set[tuple[int, int, int]]) -> dict[str, Any]:
     segments = []
     for number, segment in enumerate(sentence.segments):
         places = {position for where, which, position in forced if (where, which) == (at, number)}
-        segments.append(_traced_segment(segment, n_best, places))
+        segments.append(_traced_segment(segment, top_tokens, places))
     return {"source": sentence.source, "text": sentence.text, "steps": sentence.steps, "segments": segments}
 
 
-def _traced_segment(segment: Segment, n_best: int, forced: set[int]) -> dict[str, Any]:
+def _traced_segment(segment: Segment, top_tokens: int, forced: set[int]) -> dict[str, Any]:
     tokens = []
     for position, piece in enumerate([*segment.pieces, *_ENDINGS[segment.ending]]):
-        best = segment.alternatives[position][:n_best] if segment.alternatives else []
+        best = segment.alternatives[position][:top_tokens] if segment.alternatives else []
         tokens.append(
             {
                 "piece": piece,
