@@ -38,7 +38,16 @@ def partial_names(final: Path) -> tuple[Path, Path]:
 def kept_lines(final: Path) -> int:
     """Return how many lines of its input an earlier command has answered."""
     partial, record = partial_names(final)
-    return int(read_json(record, "record")["mark"]["lines"]) if record.is_file() and partial.is_file() else 0
+    return _read(record)[1].lines if record.is_file() and partial.is_file() else 0
+
+
+def _read(record: Path) -> tuple[dict[str, Any], _Mark]:
+    """Read of which settings an output is, and how far it has come."""
+    try:
+        settings = read_json(record, "record of a translation")
+        return settings, _Mark(**settings.pop("mark"))
+    except (KeyError, TypeError, AttributeError) as error:
+        raise UserError(f"{record}: damaged record of a translation ({error}); remove it to begin anew") from None
 
 
 class PartialFile:
@@ -121,8 +130,7 @@ class PartialFile:
         """Read how far earlier work came; refuse to go on with other settings."""
         if not self._record.is_file():
             return _Mark()
-        before = read_json(self._record, "record of a translation")
-        mark = _Mark(**before.pop("mark"))
+        before, mark = _read(self._record)
         if not (self._final if mark.done else self._path).exists():
             return _Mark()
         if mark.lines:
