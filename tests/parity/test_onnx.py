@@ -59,7 +59,7 @@ def sources_of(lengths: list[int], seed: int = 2) -> list[list[int]]:
 def decode(
     engine: StepEngine, sources: list[list[int]], n_segments: Ints, limits: Ints, forced: list[Forced] | None = None
 ) -> list[Decoded]:
-    return engine.decode(sources, n_segments, Options(forced=forced, limits=limits, n_best=3))
+    return engine.decode(sources, n_segments, Options(forced=forced, limits=limits, top_tokens=3))
 
 
 def assert_same(expected: list[Decoded], got: list[Decoded]) -> None:
@@ -68,7 +68,7 @@ def assert_same(expected: list[Decoded], got: list[Decoded]) -> None:
         assert one.steps == other.steps
         for place, log_probs in enumerate(one.log_probs):
             np.testing.assert_allclose(log_probs, other.log_probs[place], atol=2e-4)
-            for best, other_best in zip(one.alternatives[place], other.alternatives[place], strict=True):
+            for best, other_best in zip(one.top_tokens[place], other.top_tokens[place], strict=True):
                 assert [token for token, _ in best] == [token for token, _ in other_best]
                 np.testing.assert_allclose([p for _, p in best], [p for _, p in other_best], atol=2e-4)
 
@@ -163,10 +163,10 @@ def test_int8_scores_stay_close(engines: dict[str, StepEngine], n_segments: int)
 
 @pytest.mark.parametrize("name", ["fp32", "int8"])
 def test_what_must_not_be_written_is_not(engines: dict[str, StepEngine], name: str) -> None:
-    options = Options(n_best=90, limits=np.full(2, 3), forced=[{(0, 1): DEL}] * 2)
+    options = Options(top_tokens=90, limits=np.full(2, 3), forced=[{(0, 1): DEL}] * 2)
     single, double = engines[name].decode(sources_of([6, 9]), np.array([1, 2]), options)
     for one in (single, double):
-        likely = [token for step in one.alternatives[0] for token, log_prob in step if log_prob > -np.inf]
+        likely = [token for step in one.top_tokens[0] for token, log_prob in step if log_prob > -np.inf]
         assert likely
         assert not np.isin(likely, NEVER_EMITTED).any()
     assert single.log_probs[0][1] == -np.inf

@@ -107,6 +107,14 @@ def test_a_direction_turned_around_is_not_served(tmp_path: Path, tokenizer: Any,
     [
         (["train", "c", "--out", "o", "--init-decoder"], "--init-decoder starts from a teacher's decoder"),
         (["translate", "--trace", "f", "--out", "f"], "--trace and --out are both f: name two files"),
+        (["translate", "--show", "tokens"], "there is only --show segments"),
+        (["translate", "--jsonl", "--show", "segments"], "--jsonl goes without"),
+        (["translate", "--format", "text", "--trace", "f"], "--format text goes without"),
+        (["translate", "--exact", "--best-of", "3"], "--exact goes without --best-of"),
+        (["translate", "--quality", "good"], "quality"),
+        (["translate", "--from", "fr"], "no built-in model translates from fr"),
+        (["translate", "--compute-type", "int4"], "compute type 'int4' does not exist"),
+        (["translate", "in", "--workers", "2", "--out", "o", "--show", "segments"], "take no options that show"),
         (["average", "r", "--out", "o", "--last", "0"], "--last"),
         (["prepare", "--out", "o", "--hold-out", "-5"], "--hold-out"),
         (["serve", "--max-memory", "much"], "write e.g. 512M or 2G"),
@@ -124,7 +132,7 @@ def test_options_that_cannot_be_meant(
 
 
 def test_a_missing_extra_is_named(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    def app() -> None:
+    def app(prog_name: str) -> None:
         raise ModuleNotFoundError("No module named 'torch'", name="torch")
 
     monkeypatch.setattr("recoversat.cli.app", app)

@@ -14,7 +14,7 @@ _TRAINING = {"torch", "tensorboard", "matplotlib", "onnx"}  # of the extra [trai
 def main() -> None:
     """Run the command; a user's mistake gets one clear line, not a traceback."""
     try:
-        app()
+        app(prog_name="recoversat")
     except UserError as error:
         typer.echo(f"error: {error}", err=True)
         sys.exit(2)

@@ -10,7 +10,7 @@ from recoversat.errors import UserError
 
 if TYPE_CHECKING:
     from recoversat.cluster.crew import Crew
-    from recoversat.inference.request import WantedSegments
+    from recoversat.pipeline.translate_request import TranslateRequest
 
 Workers = Annotated[
     int | None, typer.Option(min=1, help="Processes that share the work; --out is a folder then.", show_default=False)
@@ -37,32 +37,29 @@ def crew_of(
     return Crew.of(workers or 1, cluster, PerWorker.parse(per_worker or default), shard)
 
 
-def translate_shards(
-    files: list[Path],
-    out: Path | None,
-    crew: "Crew",
-    model: Path | None,
-    source: str | None,
-    target: str | None,
-    *,
-    segments: "WantedSegments",
-    batch_size: int,
-    beam: int,
-    device: str,
-    compute_type: str,
-    jsonl: bool,
-    shard_size: int,
-) -> None:
+def translate_shards(asked: "TranslateRequest", crew: "Crew", shard_size: int) -> None:
     """Translate files into a folder, with a crew."""
     from recoversat.cluster.run import translate_corpus
-    from recoversat.cluster.translating import ModelChoice
 
-    if not files or out is None:
+    if not asked.files or asked.out is None:
         raise UserError("--workers, --cluster and --shard need files and a folder: translate INPUT... --out FOLDER")
-    place = crew.per_worker.device if device == "auto" else device
-    choice = ModelChoice(model, source, target, segments, batch_size, beam, place, compute_type)  # type: ignore[arg-type]
-    for path in translate_corpus(files, out, choice, crew, jsonl=jsonl, shard_size=shard_size):
+    place = crew.per_worker.device if asked.device == "auto" else asked.device
+    choice = asked.model_choice(place)
+    tell_outputs(translate_corpus(asked.files, Path(asked.out), choice, crew, jsonl=asked.jsonl, shard_size=shard_size))
+
+
+def tell_outputs(outputs: dict[Path, int]) -> None:
+    """Name what was written; exit with an error where records could not be translated."""
+    for path in outputs:
         typer.echo(path, err=True)
+    exit_for_records(sum(outputs.values()))
+
+
+def exit_for_records(errors: int) -> None:
+    """Exit with an error where records could not be translated."""
+    if errors:
+        typer.echo(f'error: {errors:,} records could not be translated; they have an "error" instead', err=True)
+        raise typer.Exit(1)
 
 
 @app.command(epilog="Example: `recoversat merge FOLDER`, after `recoversat translate ... --out FOLDER --shard i/n`")
@@ -71,5 +68,4 @@ def merge(folder: Annotated[Path, typer.Argument(help="Folder that `translate --
     from recoversat.cluster import merge as merging
     from recoversat.cluster.manifest import Folder, read_manifest
 
-    for path in merging.merge(read_manifest(Folder(folder.resolve()))):
-        typer.echo(path, err=True)
+    tell_outputs(merging.merge(read_manifest(Folder(folder.resolve()))))

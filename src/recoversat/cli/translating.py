@@ -7,7 +7,16 @@ from typing import Annotated, Any
 import typer
 
 from recoversat.cli.app import Device, From, Model, Segments, To, app, optional_pairs, parse_bytes
-from recoversat.cli.scaling import Cluster, PerWorkerText, ShardSize, ShardText, Workers, crew_of, translate_shards
+from recoversat.cli.scaling import (
+    Cluster,
+    PerWorkerText,
+    ShardSize,
+    ShardText,
+    Workers,
+    crew_of,
+    exit_for_records,
+    translate_shards,
+)
 from recoversat.errors import UserError
 from recoversat.text.documents import FORMATS
 
@@ -21,61 +30,81 @@ class ExportFormat(StrEnum):
     ctranslate2 = "ctranslate2"
 
 
+Files = Annotated[list[Path] | None, typer.Argument(help="Text files; standard input without any.", show_default=False)]
+FromOrAuto = Annotated[
+    str | None, typer.Option("--from", help="Language of the text; auto (the default): what it looks like.")
+]
+Out = Annotated[
+    str | None, typer.Option(help="File to write; FOLDER/: one for each input.", metavar="PATH", show_default=False)
+]
+BestOf = Annotated[
+    int | None, typer.Option(min=1, help="Write with so many K and keep the likeliest.", show_default=False)
+]
+Quality = Annotated[
+    str | None, typer.Option(help="fast; balanced: best of 3; best: with doubt; exact.", show_default=False)
+]
+Exact = Annotated[
+    bool, typer.Option("--exact", help="The words of K = 1, drafted in segments and verified; for --batch-size 1.")
+]
+BatchSize = Annotated[int, typer.Option(min=1, help="Sentences translated together.")]
+LineBuffered = Annotated[
+    bool, typer.Option("--line-buffered", help="Answer each line at once, for programs that wait.")
+]
+Jsonl = Annotated[bool, typer.Option("--jsonl", help='Lines are {"text": ...}; "translation" is added.')]
+Beam = Annotated[int, typer.Option(min=1, help="Beam size, where K is 1; 1 = greedy.")]
+Show = Annotated[str | None, typer.Option(help="segments: number them, mark DEL.", show_default=False)]
+Trace = Annotated[Path | None, typer.Option(help="Write each decoding step here, as JSON lines.", show_default=False)]
+ForceWords = Annotated[
+    list[str] | None,
+    typer.Option("--force", help="SEGMENT:POSITION=WORDS must stand there, e.g. '6:1=the'.", show_default=False),
+]
+Format = Annotated[str, typer.Option("--format", metavar="FORMAT", help=f"{'; '.join(_FORMATS.values())}.")]
+PaperRepairs = Annotated[
+    bool, typer.Option("--no-repairs", help="As the paper decodes: nothing joined, cut or written again.")
+]
+Teacher = Annotated[
+    Path | None, typer.Option(help="Of a one-step model: teacher that judges its candidates.", show_default=False)
+]
+Lengths = Annotated[int, typer.Option(min=1, help="With --teacher: candidates of different length.")]
+ComputeTypeName = Annotated[str, typer.Option(help="int8, float32; on a GPU float16, bfloat16, float32.")]
+Threads = Annotated[int, typer.Option(min=0, help="Processor cores used; 0 = all.")]
+MaxMemory = Annotated[
+    Any,
+    typer.Option(
+        parser=parse_bytes,
+        metavar="SIZE",
+        help="Of an exported model: bound beside weights, e.g. 500M.",
+        show_default=False,
+    ),
+]
+
+
 @app.command(epilog="Example: `echo 'Two dogs run.' | recoversat translate --from en --to de --show segments`")
 def translate(
-    files: Annotated[
-        list[Path] | None, typer.Argument(help="Text files; standard input without any.", show_default=False)
-    ] = None,
+    files: Files = None,
     model: Model = None,
-    source: From = None,
+    source: FromOrAuto = None,
     target: To = None,
-    out: Annotated[Path | None, typer.Option(help="Write here instead of standard output.", show_default=False)] = None,
+    out: Out = None,
     segments: Segments = None,
-    best_of: Annotated[
-        int | None, typer.Option(min=1, help="Write with so many K and keep the likeliest.", show_default=False)
-    ] = None,
-    quality: Annotated[
-        str | None, typer.Option(help="fast; balanced: best of 3; best: with doubt; exact.", show_default=False)
-    ] = None,
-    exact: Annotated[
-        bool, typer.Option("--exact", help="The words of K = 1, drafted in segments and verified; for --batch-size 1.")
-    ] = False,
-    batch_size: Annotated[int, typer.Option(min=1, help="Sentences translated together.")] = 32,
-    line_buffered: Annotated[
-        bool, typer.Option("--line-buffered", help="Answer each line at once, for programs that wait.")
-    ] = False,
-    jsonl: Annotated[bool, typer.Option("--jsonl", help='Lines are {"text": ...}; "translation" is added.')] = False,
-    beam: Annotated[int, typer.Option(min=1, help="Beam size, where K is 1; 1 = greedy.")] = 1,
-    show: Annotated[str | None, typer.Option(help="segments: number them, mark DEL.", show_default=False)] = None,
-    trace: Annotated[
-        Path | None, typer.Option(help="Write each decoding step here, as JSON lines.", show_default=False)
-    ] = None,
-    force_words: Annotated[
-        list[str] | None,
-        typer.Option("--force", help="SEGMENT:POSITION=WORDS must stand there, e.g. '6:1=the'.", show_default=False),
-    ] = None,
-    format_: Annotated[
-        str, typer.Option("--format", metavar="FORMAT", help=f"{'; '.join(_FORMATS.values())}.")
-    ] = "lines",
-    no_repairs: Annotated[
-        bool, typer.Option("--no-repairs", help="As the paper decodes: nothing joined, cut or written again.")
-    ] = False,
-    teacher: Annotated[
-        Path | None, typer.Option(help="Of a one-step model: teacher that judges its candidates.", show_default=False)
-    ] = None,
-    lengths: Annotated[int, typer.Option(min=1, help="With --teacher: candidates of different length.")] = 9,
+    best_of: BestOf = None,
+    quality: Quality = None,
+    exact: Exact = False,
+    batch_size: BatchSize = 32,
+    line_buffered: LineBuffered = False,
+    jsonl: Jsonl = False,
+    beam: Beam = 1,
+    show: Show = None,
+    trace: Trace = None,
+    force_words: ForceWords = None,
+    format_: Format = "lines",
+    no_repairs: PaperRepairs = False,
+    teacher: Teacher = None,
+    lengths: Lengths = 9,
     device: Device = "auto",
-    compute_type: Annotated[str, typer.Option(help="int8, float32; on a GPU float16, bfloat16, float32.")] = "default",
-    threads: Annotated[int, typer.Option(min=0, help="Processor cores used; 0 = all.")] = 0,
-    max_memory: Annotated[
-        Any,
-        typer.Option(
-            parser=parse_bytes,
-            metavar="SIZE",
-            help="Of an exported model: bound beside weights, e.g. 500M.",
-            show_default=False,
-        ),
-    ] = None,
+    compute_type: ComputeTypeName = "default",
+    threads: Threads = 0,
+    max_memory: MaxMemory = None,
     workers: Workers = None,
     cluster: Cluster = None,
     per_worker: PerWorkerText = None,
@@ -83,54 +112,23 @@ def translate(
     shard_size: ShardSize = 2048,
 ) -> None:
     """Translate text line by line: one line out for each line in."""
-    from recoversat.inference.request import modes_for
-    from recoversat.pipeline.translate_files import translate_lines, translate_whole
-    from recoversat.show.inspection import Inspection
-    from recoversat.translator import Translator
+    from recoversat.pipeline.translate_request import TranslateRequest
 
-    if workers or cluster or shard:
-        steered = show or trace or force_words or teacher or line_buffered or max_memory or no_repairs
-        if steered or quality or best_of or exact or isinstance(segments, tuple) or format_ != "lines":
-            raise UserError(
-                "--workers, --cluster and --shard write lines to a folder, and take no options that show or steer"
-            )
-        translate_shards(
-            files or [], out, crew_of(workers, cluster, per_worker, shard, device, threads), model, source, target,
-            segments=segments, batch_size=batch_size, beam=beam, device=device, compute_type=compute_type, jsonl=jsonl,
-            shard_size=shard_size,
-        )  # fmt: skip
-        return
-    inspection = Inspection.of(show, trace, force_words, jsonl=jsonl)
-    if format_ not in _FORMATS:
-        raise UserError(f"--format {format_}: there are {', '.join(_FORMATS)}")
-    if trace and out and trace.resolve() == out.resolve():
-        raise UserError(f"--trace and --out are both {out}: name two files")
-    translator = Translator(
-        model, source=source, target=target, device=device, compute_type=compute_type, intra_threads=threads,  # type: ignore[arg-type]
-        max_memory=max_memory,
+    asked = TranslateRequest(
+        files=files or [], out=out, model=model, source=source, target=target, segments=segments, best_of=best_of,
+        quality=quality, exact=exact, batch_size=batch_size, at_once=line_buffered, jsonl=jsonl, beam=beam, show=show,
+        trace=trace, force=tuple(force_words or ()), format=format_, no_repairs=no_repairs, teacher=teacher,
+        lengths=lengths, device=device, compute_type=compute_type, threads=threads, max_memory=max_memory,  # type: ignore[arg-type]
     )  # fmt: skip
-    if teacher:
-        translator.judged_by(teacher, lengths, device)
-    if exact and (quality not in (None, "exact") or best_of):
-        raise UserError("--exact goes without --best-of and another --quality")
-    quality = "exact" if exact else quality
-    modes_for(translator.config, segments, quality, best_of, beam=beam, forced=bool(force_words))  # or refuse
-    if quality or best_of:
-        asked = {"quality": quality or "fast"} | ({"best_of": best_of} if best_of else {})
-        translator.set_decoding(**asked)
-    if no_repairs:
-        translator.set_decoding(repairs="none")
-    if format_ != "lines":
-        if show or trace or force_words or jsonl or line_buffered:
-            raise UserError(f"--format {format_} goes without --show, --trace, --force, --jsonl and --line-buffered")
-        translate_whole(
-            translator, files or [], out, format=format_, segments=segments, batch_size=batch_size, beam=beam
-        )
-    else:
-        translate_lines(
-            translator, files or [], out, segments=segments, batch_size=batch_size, beam=beam, jsonl=jsonl,
-            at_once=line_buffered, inspection=inspection,
-        )  # fmt: skip
+    if workers or cluster or shard:
+        asked.check_shared()
+        translate_shards(asked, crew_of(workers, cluster, per_worker, shard, device, threads), shard_size)
+        return
+    try:
+        errors = asked.at_terminal().run()
+    except KeyboardInterrupt:
+        raise typer.Exit(130) from None
+    exit_for_records(errors)
 
 
 @app.command(epilog="Example: `recoversat score --from en --to de --src test.en --tgt test.de`")
@@ -223,7 +221,7 @@ def serve(
     ] = None,
     log_text: Annotated[bool, typer.Option("--log-text", help="Write users' texts to the log.")] = False,
     device: Device = "cpu",
-    compute_type: Annotated[str, typer.Option(help="int8, float32; on a GPU float16, bfloat16, float32.")] = "default",
+    compute_type: ComputeTypeName = "default",
 ) -> None:
     """Serve translations over HTTP, as LibreTranslate does, with a page that shows the decoding."""
     from recoversat.serve.settings import ServeSettings

@@ -1,17 +1,16 @@
 """Input files as parts: lines of text or JSON, plain or compressed, and rows of Parquet; the same kind comes out."""
 
 import hashlib
-import json
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import IO, Any, Protocol
+from typing import IO, Protocol
 
 from recoversat.errors import UserError
-from recoversat.files.storage import atomic_stream, decoded, faults_named, open_bytes
+from recoversat.files.records import Record
+from recoversat.files.storage import atomic_stream, decoded_line, faults_named, open_bytes
 
-TEXT, TRANSLATION = "text", "translation"  # names of fields and columns
 _BLOCK = 1 << 20
 
 
@@ -34,8 +33,11 @@ class Input(Protocol):
     def texts(self, part: Part) -> list[str]:
         """Read the sentences of a part; damage is named by file and line."""
 
-    def write(self, out: Path, translated: Iterable[tuple[Part, list[str]]]) -> None:
-        """Write a file of the same kind with the translations, in bounded memory, whole or not at all."""
+    def write(self, out: Path, translated: Iterable[tuple[Part, list[str]]]) -> int:
+        """Write a file of the same kind with the translations, in bounded memory, whole or not at all.
+
+        Returns how many records were in error.
+        """
 
 
 def open_input(path: Path, *, jsonl: bool) -> Input:
@@ -65,27 +67,24 @@ class TextInput:
 
     def texts(self, part: Part) -> list[str]:
         """Read sentences."""
-        return self._lines(part)
+        return [decoded_line(raw, str(self._path), part.first + i) for i, raw in enumerate(self._lines(part))]
 
-    def write(self, out: Path, translated: Iterable[tuple[Part, list[str]]]) -> None:
+    def write(self, out: Path, translated: Iterable[tuple[Part, list[str]]]) -> int:
         """Write one line for each."""
         with atomic_stream(out) as stream:
             for _, translations in translated:
                 stream.write("".join(f"{line}\n" for line in translations).encode())
+        return 0
 
-    def _lines(self, part: Part) -> list[str]:
-        """Read and decode lines; the stream stays open, so that a compressed file is read through only once."""
+    def _lines(self, part: Part) -> list[bytes]:
+        """Read lines; the stream stays open, so that a compressed file is read through only once."""
         with faults_named(self._path):
             stream, self._stream = self._stream_at(part.offset), None
             lines = list(islice(stream, part.count))
         self._stream, self._at = stream, part.offset + sum(map(len, lines))
         if len(lines) != part.count or digest_of(lines) != part.digest:
             raise UserError(f"{self._path}: changed since the run was planned; start the command again to plan anew")
-        return [self._decoded(raw, part.first + number) for number, raw in enumerate(lines)]
-
-    def _decoded(self, raw: bytes, number: int) -> str:
-        line = decoded(raw, f"{self._path}, line {number + 1}", "utf-8" if number else "utf-8-sig")
-        return line.removesuffix("\n").removesuffix("\r")
+        return lines
 
     def _stream_at(self, offset: int) -> IO[bytes]:
         if self._stream is None or offset < self._at:
@@ -101,40 +100,25 @@ class TextInput:
 
 
 class JsonInput(TextInput):
-    """One object a line; all its fields are kept and "translation" is added."""
+    """One object a line; all its fields are kept and "translation" is added, or "error" to one that has no text."""
 
     def texts(self, part: Part) -> list[str]:
-        """Read sentences."""
-        return [record[TEXT] for record in self._records(part)]
+        """Read texts."""
+        return [Record.parse(raw).text for raw in self._lines(part)]
 
-    def write(self, out: Path, translated: Iterable[tuple[Part, list[str]]]) -> None:
+    def write(self, out: Path, translated: Iterable[tuple[Part, list[str]]]) -> int:
         """Write one object for each."""
+        errors = 0
         with atomic_stream(out) as stream:
             for part, translations in translated:
-                for record, translation in zip(self._records(part), translations, strict=True):
-                    line = json.dumps(record | {TRANSLATION: translation}, ensure_ascii=False)
-                    stream.write(f"{line}\n".encode())
-
-    def _records(self, part: Part) -> Iterator[dict[str, Any]]:
-        for number, line in enumerate(self._lines(part), part.first + 1):
-            where = f"{self._path}, line {number}"
-            try:
-                record = json.loads(line) if line.strip() else {TEXT: ""}  # one line out for each line in
-            except json.JSONDecodeError as error:
-                raise UserError(f"{where}: not JSON ({error.msg})") from None
-            if not isinstance(record, dict):
-                raise UserError(f'{where}: expected an object with a "text", e.g. {{"text": "Hello"}}')
-            checked_text(record.get(TEXT), where)
-            yield record
-
-
-def checked_text(text: object, where: str) -> str:
-    """Refuse what is no single line of text."""
-    if not isinstance(text, str):
-        raise UserError(f'{where}: "text" is no text')
-    if "\n" in text:
-        raise UserError(f'{where}: "text" holds a line break; give one line an object')
-    return text
+                pairs = zip(self._lines(part), translations, strict=True)
+                for number, (raw, translation) in enumerate(pairs, part.first + 1):
+                    record = Record.parse(raw)
+                    if record.error:
+                        errors += 1
+                        record.tell_error(f"{self._path}, line {number}", errors)
+                    stream.write(f"{record.answered(translation)}\n".encode())
+        return errors
 
 
 def digest_of(lines: Sequence[bytes]) -> str:

@@ -14,18 +14,21 @@ from recoversat.files.storage import read_json, sweep_partial
 _NAMED = 20  # missing shards that a message lists
 
 
-def merge(manifest: Manifest) -> list[Path]:
-    """Check that every key of the manifest is there and write an output for each input; returns their paths."""
+def merge(manifest: Manifest) -> dict[Path, int]:
+    """Check that every key of the manifest is there and write an output for each input.
+
+    Returns their paths, and how many records of each were in error.
+    """
     shards = list(manifest.shards())
     if missing := [shard for shard in shards if not shard.is_done]:
         raise UserError(_describe(manifest, missing, len(shards)))
-    outputs = []
+    outputs = {}
     for file in manifest.files:
         out = manifest.folder.out / file.path.name
         if out.resolve() == file.path:
             raise UserError(f"{out} is an input: write to another folder")
-        open_input(file.path, jsonl=manifest.settings["jsonl"]).write(out, _translated(manifest.shards_of(file)))
-        outputs.append(out)
+        source = open_input(file.path, jsonl=manifest.settings["jsonl"])
+        outputs[out] = source.write(out, _translated(manifest.shards_of(file)))
     for folder in {shard.result.parent for shard in shards}:
         sweep_partial(folder)
     return outputs
@@ -35,7 +38,7 @@ def _translated(shards: Iterable[Shard]) -> Iterator[tuple[Part, list[str]]]:
     for shard in shards:
         try:
             lines = read_result(shard.result)
-        except (OSError, EOFError, zlib.error, UnicodeDecodeError) as error:
+        except (OSError, EOFError, zlib.error, ValueError) as error:
             raise UserError(f"{shard.result}: damaged ({error}); remove it and start the run again") from None
         part = shard.content[1]
         if len(lines) != part.count:

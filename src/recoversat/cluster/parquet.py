@@ -4,8 +4,9 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from recoversat.cluster.inputs import TEXT, TRANSLATION, Part, checked_text, digest_of
+from recoversat.cluster.inputs import Part, digest_of
 from recoversat.errors import UserError
+from recoversat.files.records import TEXT, TRANSLATION
 from recoversat.files.storage import atomic_file
 
 try:
@@ -30,6 +31,8 @@ class ParquetInput:
             raise UserError(f"{path}: damaged Parquet file ({error})") from None
         if TEXT not in self._file.schema_arrow.names:
             raise UserError(f'{path}: no column "{TEXT}"; it has {", ".join(self._file.schema_arrow.names)}')
+        if (kind := self._file.schema_arrow.field(TEXT).type) not in (pyarrow.string(), pyarrow.large_string()):
+            raise UserError(f'{path}: the column "{TEXT}" is no text but {kind}')
 
     def parts(self, size: int) -> Iterator[Part]:
         """Cut the file into parts."""
@@ -43,9 +46,9 @@ class ParquetInput:
         column = [text for table in self._tables(part.first, part.count, [TEXT]) for text in table[TEXT].to_pylist()]
         if len(column) != part.count or _digest(map(str, column)) != part.digest:
             raise UserError(f"{self._path}: changed since the run was planned; start the command again to plan anew")
-        return [checked_text(text, f"{self._path}, row {number}") for number, text in enumerate(column, part.first + 1)]
+        return [text or "" for text in column]  # a row without text stays without translation
 
-    def write(self, out: Path, translated: Iterable[tuple[Part, list[str]]]) -> None:
+    def write(self, out: Path, translated: Iterable[tuple[Part, list[str]]]) -> int:
         """Write a row for each."""
         added = pyarrow.field(TRANSLATION, pyarrow.string())
         kept = [name for name in self._file.schema_arrow.names if name != TRANSLATION]
@@ -54,7 +57,10 @@ class ParquetInput:
             for part, translations in translated:
                 self.texts(part)  # is it still what was translated?
                 table = pyarrow.concat_tables(self._tables(part.first, part.count, kept))
-                writer.write_table(table.append_column(added, pyarrow.array(translations, pyarrow.string())))
+                missing = table[TEXT].is_null().to_numpy()
+                column = pyarrow.array(translations, pyarrow.string(), mask=missing)
+                writer.write_table(table.append_column(added, column))
+        return 0
 
     @property
     def _n_rows(self) -> int:

@@ -21,8 +21,8 @@ from recoversat.translator import WINDOW
 
 def translate_corpus(
     inputs: list[Path], out: Path, choice: ModelChoice, crew: Crew, *, jsonl: bool, shard_size: int
-) -> list[Path]:
-    """Translate files into a folder with any number of workers; returns the outputs, none for a share of the work."""
+) -> dict[Path, int]:
+    """Translate files into a folder with any number of workers; returns what `merge` does, nothing for a share."""
     settings = choice.settings(jsonl=jsonl)
     window = choice.batch_size * WINDOW  # sentences sorted and batched together; the same ones as without shards
     size = -(-shard_size // window) * window
@@ -34,7 +34,7 @@ def translate_corpus(
         shards = list(manifest.shards())
         load = LoadTranslator(choice, str(settings["model"]), jsonl, crew.per_worker.threads)
         work_off("translate", shards, load, crew, state=folder.run)
-        return merge(manifest) if crew.share is None else []
+        return merge(manifest) if crew.share is None else {}
 
 
 def work_off(title: str, shards: list[Shard], load: Load, crew: Crew, *, state: Path) -> None:

@@ -1,6 +1,5 @@
 """A shard, one attempt at it, and the list of those that are to be done: what every way of running shares."""
 
-import errno
 import time
 import traceback
 from collections import Counter, deque
@@ -12,11 +11,10 @@ from statistics import median
 from typing import Any, Protocol
 
 from recoversat.errors import UserError
-from recoversat.files.storage import write_json
+from recoversat.files.storage import NO_SPACE, write_json
 
 MAX_TRIES = 3
 SET_ASIDE = "set-aside"  # folder with a file for each shard that was set aside
-_NO_SPACE = (errno.ENOSPC, errno.EDQUOT)
 
 
 @dataclass(frozen=True)
@@ -77,7 +75,7 @@ def attempt(worker: Worker, shard: Shard) -> Outcome:
     except UserError as error:
         return Outcome(Verdict.REFUSED, str(error))
     except Exception as error:
-        if isinstance(error, OSError) and error.errno in _NO_SPACE:
+        if isinstance(error, OSError) and error.errno in NO_SPACE:
             where = f" ({error.filename})" if error.filename else ""
             return Outcome(Verdict.STOPPED, f"the disk is full{where}: make room")
         return Outcome(Verdict.FAILED, traceback.format_exc(limit=-3).strip())

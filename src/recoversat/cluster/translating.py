@@ -1,6 +1,7 @@
 """A worker that translates shards, with one model and the settings of the run."""
 
 import gzip
+import json
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -39,12 +40,13 @@ class ModelChoice:
         return {
             "model": model_fingerprint(self.folder), "from": self.source, "to": self.target,
             "segments": self.segments, "batch_size": self.batch_size, "beam": self.beam, "device": self.device,
-            "compute_type": self.compute_type, "jsonl": jsonl,
+            "compute_type": self.compute_type, "jsonl": jsonl, "results": "json",
         }  # fmt: skip
 
     def load(self, threads: int) -> Translate:
         """Load the model."""
-        from recoversat.translator import Translator
+        from recoversat.pipeline.translate_files import translate_texts
+        from recoversat.translator import WINDOW, Translator
 
         translator = Translator(
             self.folder, source=self.source, target=self.target, device=self.device, compute_type=self.compute_type,
@@ -52,10 +54,15 @@ class ModelChoice:
         )  # fmt: skip
 
         def translate(texts: list[str]) -> list[str]:
-            each = translator.translate_iterable(
-                texts, segments=self.segments, batch_size=self.batch_size, beam=self.beam, scores=False
-            )
-            return [translation.text for translation in each]
+            size = self.batch_size * WINDOW
+            blocks = (texts[at : at + size] for at in range(0, len(texts), size))
+            return [
+                translation.text
+                for block in blocks
+                for translation in translate_texts(
+                    translator, block, segments=self.segments, batch_size=self.batch_size, beam=self.beam
+                )
+            ]
 
         return translate
 
@@ -122,12 +129,12 @@ class ModelGuard:
 
 
 def write_result(path: Path, translations: list[str]) -> None:
-    """Write a line for each translation; compressed, so that damage is noticed."""
+    """Write a line of JSON for each translation, which may have line breaks; compressed, so that damage is noticed."""
     with atomic_file(path) as scratch:
-        text = "".join(f"{translation}\n" for translation in translations)
+        text = "".join(f"{json.dumps(translation, ensure_ascii=False)}\n" for translation in translations)
         scratch.write_bytes(gzip.compress(text.encode(), 6, mtime=0))
 
 
 def read_result(path: Path) -> list[str]:
-    """Read the lines of a result, exactly as they were written."""
-    return gzip.decompress(path.read_bytes()).decode().split("\n")[:-1]
+    """Read the translations of a result, exactly as they were written."""
+    return list(map(json.loads, gzip.decompress(path.read_bytes()).decode().split("\n")[:-1]))

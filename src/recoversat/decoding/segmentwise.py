@@ -23,7 +23,8 @@ class Decoded:
     segments: list[list[int]]
     log_probs: list[list[float]]
     steps: int = 0  # the longest segment, its EOS or DEL included
-    alternatives: list[list[list[tuple[int, float]]]] = field(default_factory=list)
+    # the likeliest tokens at each place, with their log-probabilities; none unless asked for
+    top_tokens: list[list[list[tuple[int, float]]]] = field(default_factory=list)
     judged: list[float] = field(default_factory=list)  # of its tokens and EOS with K = 1, where somebody asked
 
     @property
@@ -46,7 +47,7 @@ def decode_segments(
     n_segments: Ints,
     limits: Ints,
     forced: Sequence[Forced] | None = None,
-    n_best: int = 0,
+    top_tokens: int = 0,
     scores: bool = True,
 ) -> list[Decoded]:
     """Decode a batch; sentence b is written as n_segments[b] segments of at most limits[b] steps.
@@ -54,9 +55,9 @@ def decode_segments(
     Without `scores` log-probabilities need not be computed, and the results hold none.
     """
     results = [Decoded([[] for _ in range(k)], [[] for _ in range(k)]) for k in n_segments]
-    if n_best:
+    if top_tokens:
         for result in results:
-            result.alternatives = [[] for _ in result.segments]
+            result.top_tokens = [[] for _ in result.segments]
     members = np.arange(len(n_segments))  # which sentence each place of the batch holds
     active = np.arange(int(n_segments.max()))[None, :] < n_segments[:, None]  # (B, K)
     tokens = np.where(active, BOS, PAD)
@@ -64,7 +65,7 @@ def decode_segments(
     while True:
         between_steps()
         forced_now = _forced_at(step, members, active, forced)
-        choice = stepper.step(tokens, active, forced_now, n_best, scores)
+        choice = stepper.step(tokens, active, forced_now, top_tokens, scores)
         step += 1
         _record(choice, members, active, results, step, scores)
         active = active & (choice.tokens != EOS) & (choice.tokens != DEL) & (step < limits[members])[:, None]
@@ -108,5 +109,5 @@ def _record(choice: Choice, members: Ints, active: Bools, results: list[Decoded]
     if choice.best_tokens is None or choice.best_log_probs is None:
         return
     best = zip(choice.best_tokens[active].tolist(), choice.best_log_probs[active].tolist(), strict=True)
-    for owner, segment, alternatives in zip(owners, segments, best, strict=True):
-        results[owner].alternatives[segment].append(list(zip(*alternatives, strict=True)))
+    for owner, segment, top_tokens in zip(owners, segments, best, strict=True):
+        results[owner].top_tokens[segment].append(list(zip(*top_tokens, strict=True)))

@@ -28,7 +28,7 @@ class Options:
     extra_steps: int = 20  # a segment may take this many more steps than its share of the source has tokens
     length_penalty: float = 0.6  # of beam search
     forced: Sequence[Forced] | None = None  # tokens that must be written, a sentence each
-    n_best: int = 0  # how many of the best tokens are noted beside each that was chosen
+    top_tokens: int = 0  # how many of the best tokens are noted beside each that was chosen
     scores: bool = True  # without them an engine may leave out log-probabilities
     limits: Ints | None = None  # the most steps of each sentence, where they shall not follow from its length
     lives: Ints | None = None  # (K,) after how many steps each segment ends, to time models that have learnt nothing
@@ -97,7 +97,7 @@ class StepEngine(Engine):
 
     def decode(self, sources: Sources, n_segments: Ints, options: Options = Options()) -> list[Decoded]:
         stepper, limits = self._start(sources, n_segments, options), options.most_steps(sources, n_segments)
-        return decode_segments(stepper, n_segments, limits, options.forced, options.n_best, options.scores)
+        return decode_segments(stepper, n_segments, limits, options.forced, options.top_tokens, options.scores)
 
     def search(self, sources: Sources, beam: int, options: Options = Options()) -> list[NBest]:
         ones = np.ones(len(sources), dtype=np.int64)

@@ -64,7 +64,7 @@ def scored(target: Rows, log_probs: Sequence[float]) -> Decoded:
     """Say what was given, and how likely it was, as if it had been written.
 
     >>> scored(equal_rows([11], 2), [-1.0, -2.0, -3.0])
-    Decoded(segments=[[11, 2], [2]], log_probs=[[-1.0, -2.0], [-3.0]], steps=2, alternatives=[], judged=[])
+    Decoded(segments=[[11, 2], [2]], log_probs=[[-1.0, -2.0], [-3.0]], steps=2, top_tokens=[], judged=[])
     """
     starts = np.flatnonzero(target.steps == 0).tolist()
     ends, tokens = [*starts[1:], len(log_probs)], target.labels.tolist()

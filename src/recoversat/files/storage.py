@@ -1,5 +1,6 @@
 """Files that appear whole or not at all, and text that may be compressed."""
 
+import errno
 import glob
 import gzip
 import hashlib
@@ -17,6 +18,9 @@ from pathlib import Path
 from typing import IO, Any
 
 from recoversat.errors import UserError
+
+COMPRESSED = (".gz", ".xz", ".zst")
+NO_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 @contextmanager
@@ -188,9 +192,14 @@ def whole_text(path: Path) -> str:
 
 def decoded_lines(stream: Iterable[bytes], name: str) -> Iterator[str]:
     """Decode lines as UTF-8; only "\\n" (or "\\r\\n") ends a line, so exotic separators stay text."""
-    for number, raw in enumerate(stream, 1):
-        line = decoded(raw, f"{name}, line {number}", "utf-8-sig" if number == 1 else "utf-8")
-        yield line.removesuffix("\n").removesuffix("\r")
+    for index, raw in enumerate(stream):
+        yield decoded_line(raw, name, index)
+
+
+def decoded_line(raw: bytes, name: str, index: int) -> str:
+    """Decode a line without its end; `index` counts from 0, and the first may begin with a byte-order mark."""
+    line = decoded(raw, f"{name}, line {index + 1}", "utf-8" if index else "utf-8-sig")
+    return line.removesuffix("\n").removesuffix("\r")
 
 
 def decoded(raw: bytes, name: str, encoding: str = "utf-8-sig") -> str:
@@ -251,12 +260,27 @@ def faults_named(path: Path) -> Iterator[None]:
         raise UserError(f"{path}: no such file") from None
     except IsADirectoryError:
         raise UserError(f"{path}: is a folder, not a text file") from None
+    except PermissionError:
+        raise UserError(f"{path}: may not be read; ask its owner, or see `chmod`") from None
     except (gzip.BadGzipFile, zlib.error, lzma.LZMAError, EOFError) as error:
         raise UserError(f"{path}: damaged {path.suffix} file ({error})") from None
     except OSError as error:
         if path.suffix != ".zst" or error.errno:
             raise
         raise UserError(f"{path}: damaged .zst file ({error})") from None
+
+
+@contextmanager
+def write_faults_named(path: Path) -> Iterator[None]:
+    """Turn what can keep an output from being written into a clear error."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno in NO_SPACE:
+            raise UserError(f"{path}: the disk is full ({error.strerror}); make room or write elsewhere") from None
+        if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR, errno.EEXIST):
+            raise UserError(f"{path}: may not be written ({error.strerror}); choose another place") from None
+        raise
 
 
 def fingerprint(*paths: Path) -> str:

@@ -87,7 +87,7 @@ def join_drafts(parts: Parts, drafts: Sequence[Draft]) -> Draft:
         left_out |= {(len(whole.segments) + segment, position) for segment, position in draft.left_out}
         whole.segments += draft.decoded.segments
         whole.log_probs += draft.decoded.log_probs
-        whole.alternatives += draft.decoded.alternatives
+        whole.top_tokens += draft.decoded.top_tokens
         whole.judged += draft.decoded.as_one
     if not all(draft.decoded.as_one for draft in drafts if draft.decoded.segments):
         whole.judged = []
@@ -114,7 +114,7 @@ def _segment(decoded: Decoded, tokenizer: Tokenizer, left_out: frozenset[Place],
     ids = tokens if ending == "cut" else tokens[:-1]
     alternatives = [
         list(zip(tokenizer.pieces([i for i, _ in best]), [p for _, p in best], strict=True))
-        for best in (decoded.alternatives[index] if decoded.alternatives else [])
+        for best in (decoded.top_tokens[index] if decoded.top_tokens else [])
     ]
     mine = frozenset(position for which, position in left_out if which == index)
     text, pieces = tokenizer.decode(ids), tokenizer.pieces(ids)

@@ -56,8 +56,8 @@ class BatchDecoder:
     ) -> list[Decoded]:
         n_segments = np.array([own[0] for own in counts])
         options = Options(
-            self.settings.extra_steps, self.settings.length_penalty, forced, request.alternatives,
-            request.scores or request.alternatives > 0,
+            self.settings.extra_steps, self.settings.length_penalty, forced, request.top_tokens,
+            request.scores or request.top_tokens > 0,
         )  # fmt: skip
         if request.beam > 1:
             return self._search(sources, n_segments, request.beam, options)
@@ -71,7 +71,7 @@ class BatchDecoder:
         """Write one segment by beam search."""
         if (k := int(n_segments.max())) > 1:
             raise UserError(f"--beam {beam}: beam search writes one segment, this would be {k}; add --segments 1")
-        if options.forced or options.n_best:
+        if options.forced or options.top_tokens:
             raise UserError(f"--beam {beam}: a beam is neither forced nor traced; leave out --beam, --force or --trace")
         found = self.engine.search(sources, beam, options)
         ends = [[EOS] if nbest.best.closed else [] for nbest in found]

@@ -21,7 +21,7 @@ def decode_exactly(engine: Engine, sources: Sources, n_segments: Ints, options: 
     if len(sources) > 1 or n_segments[0] == 1:
         return decode_greedily(engine, sources, options)
     sources = engine.encode(sources)
-    drafts = engine.decode(sources, n_segments, replace(options, scores=False, n_best=0))
+    drafts = engine.decode(sources, n_segments, replace(options, scores=False, top_tokens=0))
     written = verify_drafts(engine, sources, [assemble(draft.segments) for draft in drafts], options)
     return [replace(one, steps=draft.steps + one.steps) for one, draft in zip(written, drafts, strict=True)]
 
@@ -29,7 +29,7 @@ def decode_exactly(engine: Engine, sources: Sources, n_segments: Ints, options: 
 def verify_drafts(engine: Engine, sources: Sources, drafts: Sequence[list[int]], options: Options) -> list[Decoded]:
     """Write what K = 1 writes, from drafts that are there already."""
     limits = options.most_steps(sources, np.ones(len(sources), dtype=np.int64))
-    alone = len(sources) == 1 and not options.n_best  # what else was likely is known of what is written step by step
+    alone = len(sources) == 1 and not options.top_tokens  # what else was likely is known only step by step
     verifier = engine.verifier(sources[0], int(limits[0])) if alone else None
     if verifier is None:
         return decode_greedily(engine, sources, options)

@@ -24,7 +24,7 @@ class Request:
     batch_size: int
     beam: int
     scores: bool = True
-    alternatives: int = 0
+    top_tokens: int = 0  # likeliest tokens noted at each place; `alternatives` of `Translator.translate`
     forced: Sequence[Forced] | None = None
     force: Sequence[str] = ()
     repairs: bool = True

@@ -13,7 +13,7 @@ from typing import Any
 from recoversat.config import Config
 from recoversat.data.prepare import TextPairs
 from recoversat.errors import UserError
-from recoversat.files.identity import check_same, claim
+from recoversat.files.identity import check_record, claim
 from recoversat.files.storage import fingerprint, make_empty
 from recoversat.training.run_folder import EXTENSIBLE, HARMLESS, extension
 
@@ -146,7 +146,7 @@ def claim_folder(job: FitJob, identity: dict[str, Any], force: bool) -> None:
 
 def _is_extended(job: FitJob, identity: dict[str, Any]) -> bool:
     """Say whether the student gets more updates than before; refuse that where it cannot be done."""
-    before = check_same(job.out / STATE, identity, _refusal(job), _MAY_CHANGE)
+    before = check_record(job.out / STATE, identity, _refusal(job), _MAY_CHANGE)
     had, taught = before.get("teacher train.steps"), (job.out / "teacher-model").exists()
     if before and taught and job.teacher.train.steps != had:
         raise UserError(

@@ -1,23 +1,49 @@
 """Translate files and streams line by line, in bounded memory, with one line out for each line in."""
 
-import json
+import re
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
-from itertools import chain, tee
+from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, Protocol
 
-from recoversat.errors import UserError
-from recoversat.files.storage import atomic_file, decoded, decoded_lines, lines_of, whole_text
+from recoversat.files.partial import PartialFile, kept_lines
+from recoversat.files.records import Record
+from recoversat.files.storage import decoded, decoded_line, faults_named, open_bytes, whole_text, write_faults_named
 from recoversat.inference.forcing import force_words
 from recoversat.inference.request import WantedSegments
 from recoversat.inference.translation import Translation
+from recoversat.pipeline.direction import Directions
+from recoversat.pipeline.outputs import Job, output_stream
 from recoversat.show.inspection import Inspection, write_trace
 from recoversat.show.progress import progress
+from recoversat.show.segments import Place
 from recoversat.translator import WINDOW, Translator
 
 _PLAIN = Inspection()
+_STDIN = "standard input"
+_CHUNK = 1 << 20  # bytes read at a time to count lines
+_TAG = re.compile(r"<[^>]*>")
+Settings = Callable[[], dict[str, Any]]  # all that an output depends on beside its input; asked for when it is begun
+
+
+@dataclass(frozen=True)
+class LineOptions:
+    """How lines are translated and written."""
+
+    segments: WantedSegments = None
+    batch_size: int = 32
+    beam: int = 1
+    jsonl: bool = False
+    at_once: bool = False  # each line is answered before the next is read
+    inspection: Inspection = _PLAIN
+
+    @property
+    def block(self) -> int | None:
+        """Lines read at a time; with forced words all of a file, so that an error names the line."""
+        return None if self.inspection.force else 1 if self.at_once else self.batch_size * WINDOW
 
 
 def translate_lines(
@@ -29,47 +55,57 @@ def translate_lines(
     batch_size: int = 32,
     beam: int = 1,
     jsonl: bool = False,
-    at_once: bool = False,
     inspection: Inspection = _PLAIN,
-) -> None:
-    """Translate files (or standard input) to a file, whole or not at all, or to standard output; `at_once` by lines."""
-    force, top_tokens = inspection.force, inspection.top_tokens
-    if at_once and force:
-        raise UserError("--line-buffered goes without --force, which looks at all lines together")
-    forced = force_words(force, translator.tokenizer, translator.segments_for(segments)) if force else {}
-    records, keep = tee(_records(files)) if jsonl else (None, None)
-    texts = (record["text"] for record in records) if records is not None else input_lines(files)
-    traced = output_stream(inspection.trace) if inspection.trace else nullcontext()
-    hidden = out is None and sys.stdout.isatty()
-    with output_stream(out) as stream, traced as trace, progress("translate", quiet=hidden) as bar:
-        translations: Iterable[Translation]
-        if force:  # an error names the line: all are translated in one go
-            translations = translator.translate(
-                list(texts), segments=segments, batch_size=batch_size, beam=beam, force=force, alternatives=top_tokens
-            )
-        else:
-            batch_size, window = (1, 1) if at_once else (batch_size, WINDOW)
-            translations = translator.translate_iterable(
-                texts, segments=segments, batch_size=batch_size, beam=beam, window=window, alternatives=top_tokens,
-                scores=bool(top_tokens), done=bar.advance,
-            )  # fmt: skip
-        for number, translation in enumerate(translations, 1):
-            line = inspection.shown(translation, translator.config.data.tokenizer, forced, stream)
-            if keep is not None:
-                told = {} if translation.confidence is None else {"confidence": round(translation.confidence, 4)}
-                line = json.dumps(next(keep) | {"translation": translation.text} | told, ensure_ascii=False)
-            stream.write(line + "\n")
-            if at_once:
-                stream.flush()
-            if trace:
-                write_trace(trace, translation, number, forced)
-        stream.flush()
+) -> int:
+    """Translate files (or standard input) in the translator's direction to a file, whole or not at all.
+
+    Returns how many records were in error, which only JSON lines can be.
+    """
+    directions = Directions(translator.config.data, translator.source, translator.target)
+    options = LineOptions(segments, batch_size, beam, jsonl, inspection=inspection)
+    return translate_jobs(translator, directions, [Job(files, out)], options)
+
+
+def translate_jobs(
+    translator: Translator,
+    directions: Directions,
+    jobs: Sequence[Job],
+    options: LineOptions,
+    settings: Settings | None = None,
+) -> int:
+    """Do all jobs; returns how many records were in error.
+
+    With `settings` an output that was begun is kept when something stops the work, and the same call goes on there.
+    """
+    quiet = options.at_once or (jobs[0].out is None and sys.stdout.isatty())
+    total = None if quiet else _count([path for job in jobs for path in job.files])
+    kept = sum(kept_lines(job.out) for job in jobs if job.out) if settings else 0
+    trace = options.inspection.trace
+    errors, done = 0, []
+    with (
+        output_stream(trace) if trace else nullcontext() as traced,
+        progress("translate", total, kept, quiet=quiet) as bar,
+    ):
+        writer = _LineWriter(translator, directions, options, traced)
+        for job in jobs:
+            with _opened(job.out, settings, one_of_many=len(jobs) > 1) as output:
+                for block in _blocks(job.files, options.block):
+                    writer.choose_direction(block)
+                    if not output.has(block.lines):
+                        writer.write(block, output)
+                        output.keep()
+                        bar.advance(len(block.lines))
+            errors += output.errors
+            done.append(output)
+    for output in done:
+        output.forget()
+    return errors
 
 
 def translate_whole(
     translator: Translator,
-    files: list[Path],
-    out: Path | None,
+    directions: Directions,
+    job: Job,
     *,
     format: str,
     segments: WantedSegments,
@@ -77,49 +113,187 @@ def translate_whole(
     beam: int = 1,
 ) -> None:
     """Translate files (or standard input) as texts, one after the other; spacing, placeholders and tags are kept."""
-    texts = list(map(whole_text, files)) if files else [decoded(sys.stdin.buffer.read(), "standard input")]
-    texts = [text if text.endswith("\n") else f"{text}\n" for text in texts[:-1]] + texts[-1:]
-    documents = translator.translate_documents(
-        texts, format=format, segments=segments, batch_size=batch_size, beam=beam
+    sources = [(str(path), whole_text(path)) for path in job.files]
+    sources = sources or [(_STDIN, decoded(sys.stdin.buffer.read(), _STDIN))]
+    translated = []
+    for number, (name, text) in enumerate(sources, 1):
+        ending = "" if text.endswith("\n") or number == len(sources) else "\n"
+        translator = _turned(translator, directions.choose(_TAG.sub(" ", text), name))
+        (document,) = translator.translate_documents(
+            [text + ending], format=format, segments=segments, batch_size=batch_size, beam=beam
+        )
+        for sentence in document.split:
+            print(f"note: a sentence was too long and translated in parts: {sentence[:60]}...", file=sys.stderr)
+        translated.append(document.text)
+    with output_stream(job.out) if job.out else nullcontext(_stdout()) as stream:
+        stream.writelines(translated)
+
+
+def translate_texts(
+    translator: Translator, texts: Sequence[str], *, segments: WantedSegments, batch_size: int, beam: int
+) -> list[Translation]:
+    """Translate lines, and what has line breaks as documents that keep them."""
+    lines = [text for text in texts if "\n" not in text]
+    each = iter(translator.translate(lines, segments=segments, batch_size=batch_size, beam=beam, scores=False))
+    documents = iter(
+        translator.translate_documents(
+            [text for text in texts if "\n" in text], segments=segments, batch_size=batch_size, beam=beam
+        )
     )
-    for sentence in (sentence for document in documents for sentence in document.split):
-        print(f"note: a sentence was too long and translated in parts: {sentence[:60]}...", file=sys.stderr)
-    with output_stream(out) as stream:
-        stream.writelines(document.text for document in documents)
+    return [Translation(text, next(documents).text) if "\n" in text else next(each) for text in texts]
 
 
-def input_lines(files: list[Path]) -> Iterator[str]:
-    """Yield the lines of all files, or of standard input where there are none."""
-    if files:
-        return chain.from_iterable(lines_of(path) for path in files)
-    return decoded_lines(sys.stdin.buffer, "standard input")
+@dataclass(frozen=True)
+class _Block:
+    """Consecutive lines of an input."""
+
+    name: str
+    first: int  # number of its first line, from 0
+    lines: list[bytes]
+
+    def texts(self) -> list[str]:
+        """Decode the lines; a byte that is not UTF-8 is named by file and line."""
+        return [decoded_line(raw, self.name, self.first + i) for i, raw in enumerate(self.lines)]
+
+
+def _blocks(files: list[Path], size: int | None) -> Iterator[_Block]:
+    """Read files, or standard input where there are none, so many lines at a time; no block is of two files."""
+
+    def cut(stream: IO[bytes], name: str) -> Iterator[_Block]:
+        first = 0
+        while lines := list(islice(stream, size)):
+            yield _Block(name, first, lines)
+            first += len(lines)
+
+    if not files:
+        yield from cut(sys.stdin.buffer, _STDIN)
+    for path in files:
+        with faults_named(path), open_bytes(path) as stream:
+            yield from cut(stream, str(path))
+
+
+def _count(files: list[Path]) -> int | None:
+    """Count the lines of files that can be read twice."""
+    if not files or not all(path.is_file() for path in files):
+        return None
+    lines = 0
+    for path in files:
+        with faults_named(path), open_bytes(path) as stream:
+            last = b"\n"
+            while chunk := stream.read(_CHUNK):
+                lines, last = lines + chunk.count(b"\n"), chunk[-1:]
+            lines += last != b"\n"
+    return lines
+
+
+class _Output(Protocol):
+    """Takes the lines that answer blocks of input."""
+
+    errors: int
+
+    def isatty(self) -> bool: ...
+    def has(self, lines: Sequence[bytes]) -> bool: ...
+    def write(self, line: str) -> None: ...
+    def keep(self) -> None: ...
+    def forget(self) -> None: ...
+
+
+class _StreamOutput:
+    """Lines that are gone once they are written."""
+
+    def __init__(self, stream: IO[str]) -> None:
+        self._stream, self.errors = stream, 0
+
+    def isatty(self) -> bool:
+        return self._stream.isatty()
+
+    def has(self, lines: Sequence[bytes]) -> bool:
+        return False
+
+    def write(self, line: str) -> None:
+        self._stream.write(line)
+
+    def keep(self) -> None:
+        self._stream.flush()
+
+    def forget(self) -> None:
+        pass
 
 
 @contextmanager
-def output_stream(out: Path | None) -> Iterator[IO[str]]:
-    """Open a file that appears whole or not at all, or standard output."""
+def _opened(out: Path | None, settings: Settings | None, *, one_of_many: bool) -> Iterator[_Output]:
+    """Open an output: one that can be gone on with, where there are settings to know it by and a file to keep."""
     if out is None:
-        if hasattr(sys.stdout, "reconfigure"):
-            sys.stdout.reconfigure(encoding="utf-8", newline="\n")
-        yield sys.stdout
-        return
-    with atomic_file(out) as scratch, open(scratch, "w", encoding="utf-8", newline="\n") as stream:
-        yield stream
+        with write_faults_named(Path("standard output")):
+            yield _StreamOutput(_stdout())
+    elif settings is None or (out.exists() and not out.is_file()):
+        with output_stream(out) as stream:
+            yield _StreamOutput(stream)
+    else:
+        with write_faults_named(out), PartialFile(out, settings(), one_of_many=one_of_many) as output:
+            yield output
 
 
-def _records(files: list[Path]) -> Iterator[dict[str, Any]]:
-    for some in [[path] for path in files] or [[]]:
-        for number, line in enumerate(input_lines(some), 1):
-            yield _record(line, ", ".join([*map(str, some), f"line {number}"]))
+def _turned(translator: Translator, direction: tuple[str, str]) -> Translator:
+    return translator if translator.target == direction[1] else translator.into(direction[1])
 
 
-def _record(line: str, where: str) -> dict[str, Any]:
-    try:
-        record = json.loads(line) if line.strip() else {"text": ""}  # one line out for each line in
-    except json.JSONDecodeError as error:
-        raise UserError(f"{where}: not JSON ({error.msg})") from None
-    if not isinstance(record, dict) or not isinstance(record.get("text"), str):
-        raise UserError(f'{where}: expected an object with a "text", e.g. {{"text": "Hello"}}')
-    if "\n" in record["text"]:
-        raise UserError(f'{where}: "text" holds a line break; give one line an object')
-    return record
+def _stdout() -> IO[str]:
+    if hasattr(sys.stdout, "reconfigure"):
+        sys.stdout.reconfigure(encoding="utf-8", newline="\n")
+    return sys.stdout
+
+
+class _LineWriter:
+    """Translates blocks and writes a line for each of theirs."""
+
+    def __init__(
+        self, translator: Translator, directions: Directions, options: LineOptions, trace: IO[str] | None
+    ) -> None:
+        self._translator, self._directions, self._options, self._trace = translator, directions, options, trace
+        self._number = 0
+
+    def choose_direction(self, block: _Block) -> None:
+        """Let the beginning of a file, or each line that is answered at once, say its language."""
+        if block.first == 0 or self._options.at_once:
+            texts = [record.text for record in self._records(block)] if self._options.jsonl else block.texts()
+            direction = self._directions.choose("\n".join(texts), block.name, alone=self._options.at_once)
+            self._translator = _turned(self._translator, direction)
+
+    def write(self, block: _Block, output: _Output) -> None:
+        """Write the translations of a block."""
+        if self._options.jsonl:
+            self._write_records(block, output)
+        else:
+            self._write_lines(block, output)
+
+    def _write_lines(self, block: _Block, output: _Output) -> None:
+        asked, look, translator = self._options, self._options.inspection, self._translator
+        forced: Collection[Place] = ()
+        if look.force:
+            forced = force_words(look.force, translator.tokenizer, translator.segments_for(asked.segments))
+        translations = translator.translate(
+            block.texts(), segments=asked.segments, batch_size=asked.batch_size, beam=asked.beam, force=look.force,
+            alternatives=look.top_tokens, scores=bool(look.top_tokens),
+        )  # fmt: skip
+        for translation in translations:
+            self._number += 1
+            output.write(look.shown(translation, translator.config.data.tokenizer, forced, output) + "\n")
+            if self._trace:
+                write_trace(self._trace, translation, self._number, forced)
+
+    def _write_records(self, block: _Block, output: _Output) -> None:
+        asked, records = self._options, self._records(block)
+        translations = translate_texts(
+            self._translator, [record.text for record in records], segments=asked.segments, batch_size=asked.batch_size,
+            beam=asked.beam,
+        )  # fmt: skip
+        for i, (record, translation) in enumerate(zip(records, translations, strict=True)):
+            if record.error:
+                output.errors += 1
+                record.tell_error(f"{block.name}, line {block.first + i + 1}", output.errors)
+            output.write(record.answered(translation.text, translation.confidence) + "\n")
+
+    @staticmethod
+    def _records(block: _Block) -> list[Record]:
+        return [Record.parse(raw) for raw in block.lines]

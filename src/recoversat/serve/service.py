@@ -10,8 +10,8 @@ from recoversat.serve.process.metrics import Metrics
 from recoversat.serve.settings import ServeSettings
 from recoversat.serve.work.batching import Batcher, BatchLimits, Worker
 from recoversat.serve.work.catalog import Catalog, OfferedModel
-from recoversat.serve.work.languages import Detected, LanguageDetector
 from recoversat.serve.work.translating import BatchKey, Outcome, Task
+from recoversat.text.languages import Detected, LanguageDetector
 
 BATCH_COST = 1_000  # bytes in one batch: a short text need not wait for a whole book
 WRONG_KEYS = 10  # a minute, for each address

@@ -6,10 +6,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
-from recoversat.errors import UserError
 from recoversat.inference.translation import Translation
-from recoversat.show.segments import Place, marks_for, segments_line
-from recoversat.show.trace import N_ALTERNATIVES, trace_records
+from recoversat.show.segments import Place, Screen, marks_for, segments_line
+from recoversat.show.trace import N_TOP_TOKENS, trace_records
 
 
 @dataclass(frozen=True)
@@ -20,21 +19,12 @@ class Inspection:
     trace: Path | None = None
     force: Sequence[str] = ()
 
-    @classmethod
-    def of(cls, show: str | None, trace: Path | None, force: Sequence[str] | None, *, jsonl: bool) -> "Inspection":
-        """Check the options of `translate`."""
-        if show not in (None, "segments"):
-            raise UserError(f"--show {show}: there is only --show segments")
-        if jsonl and (show or trace or force):
-            raise UserError("--jsonl goes without --show, --trace and --force; --trace FILE writes JSON of its own")
-        return cls(show == "segments", trace, force or ())
-
     @property
     def top_tokens(self) -> int:
         """Likeliest tokens noted at each position."""
-        return N_ALTERNATIVES if self.trace else 0
+        return N_TOP_TOKENS if self.trace else 0
 
-    def shown(self, translation: Translation, tokenizer: str, forced: Collection[Place], stream: IO[str]) -> str:
+    def shown(self, translation: Translation, tokenizer: str, forced: Collection[Place], stream: Screen) -> str:
         """Return the line for a translation: its text, or how it was put together."""
         if not self.show_segments:
             return translation.text

@@ -37,7 +37,16 @@ class LineBar:
         left = ""
         if self._total and rate > 0:
             left = f", {timedelta(seconds=round((self._total - self._done) / rate))} left"
-        return f"{self._title}: {done}{left}{'  ' + note if note else ''}"
+        return f"{self._title}: {done}, {rate_text(rate)}{left}{'  ' + note if note else ''}"
+
+
+def rate_text(per_second: float) -> str:
+    """Say how fast something goes.
+
+    >>> rate_text(1234.5), rate_text(0.05)
+    ('1,234/s', '0.05/s')
+    """
+    return f"{per_second:,.0f}/s" if per_second >= 10 else f"{per_second:.2g}/s"
 
 
 class _RichBar:
@@ -45,14 +54,17 @@ class _RichBar:
         from rich.console import Console
         from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-        columns = [TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn()]
-        self.display = Progress(*columns, TextColumn("{task.fields[note]}"), console=Console(stderr=True))
-        self._task = self.display.add_task(title, total=total, completed=done, note="")
+        columns = [TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn()]
+        columns += [TextColumn("{task.fields[rate]}"), TimeRemainingColumn(), TextColumn("{task.fields[note]}")]
+        self.display = Progress(*columns, console=Console(stderr=True))
+        self._task = self.display.add_task(title, total=total, completed=done, note="", rate="")
 
     def advance(self, amount: int = 1, note: str = "") -> None:
         if note:
             self.display.update(self._task, note=note)
         self.display.advance(self._task, amount)
+        if speed := self.display.tasks[self._task].speed:
+            self.display.update(self._task, rate=rate_text(speed))
 
     def say(self, line: str) -> None:
         self.display.console.print(line, markup=False, highlight=False)

@@ -7,13 +7,20 @@ piece in {...}; in a colour terminal the one is grey and struck out, the other g
 import os
 from collections.abc import Collection
 from dataclasses import dataclass
-from typing import IO
+from typing import Protocol
 
 from recoversat.inference.translation import Segment, Translation
 
 _SPACE, _GLUE = "\u2581", "@@"
 
 Place = tuple[int, int]  # segment and position, counted from 0
+
+
+class Screen(Protocol):
+    """What is written to, as far as colours are concerned."""
+
+    def isatty(self) -> bool:
+        """Say whether it is a terminal."""
 
 
 @dataclass(frozen=True)
@@ -33,7 +40,7 @@ COLOUR = Marks(
 )
 
 
-def marks_for(stream: IO[str]) -> Marks:
+def marks_for(stream: Screen) -> Marks:
     """Choose colours for a terminal, plain signs for files and pipes; NO_COLOR and FORCE_COLOR win."""
     if os.environ.get("NO_COLOR"):
         return PLAIN

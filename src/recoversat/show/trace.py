@@ -9,7 +9,7 @@ from recoversat.show.segments import Place
 from recoversat.vocab import DEL, EOS, SPECIAL_PIECES
 
 FORMAT = "recoversat-trace-1"
-N_ALTERNATIVES = 5
+N_TOP_TOKENS = 5
 
 _TERMINATORS = {"eos": SPECIAL_PIECES[EOS], "del": SPECIAL_PIECES[DEL]}
 _DIGITS = 6  # of a probability: enough to draw, small enough to send

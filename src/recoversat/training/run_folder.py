@@ -7,7 +7,7 @@ from typing import Any
 
 from recoversat.config import Config, TrainConfig
 from recoversat.errors import UserError
-from recoversat.files.identity import check_same, claim
+from recoversat.files.identity import check_record, claim
 from recoversat.files.storage import make_empty, sweep_partial, write_text
 
 RUN = "run.json"
@@ -30,7 +30,7 @@ def claim_run(run: Path, config: Config, facts: dict[str, Any], *, force: bool) 
     sweep_partial(run / "checkpoints")
     refusal = f"{run} was started with other settings; use another folder, or --force to start over"
     identity = _identity(config, facts)
-    extended = extension(run, check_same(run / RUN, identity, refusal, EXTENSIBLE), config.train)
+    extended = extension(run, check_record(run / RUN, identity, refusal, EXTENSIBLE), config.train)
     claim(run / RUN, identity, refusal, EXTENSIBLE)
     if extended:
         print(extended, file=sys.stderr)

@@ -76,16 +76,31 @@ def test_a_changed_file_and_a_missing_one_are_named(tmp_path: Path) -> None:
         list(open_input(tmp_path / "none", jsonl=False).parts(2))
 
 
-@pytest.mark.parametrize(("line", "message"), [(b"\xff", "line 5: not UTF-8"), (b"{", "line 5: not JSON"),
-    (b"[]", "line 5: expected an object"), (b'{"text": 1}', 'line 5: "text" is no text')])  # fmt: skip
-def test_a_damaged_line_is_named_by_its_number_in_the_file(tmp_path: Path, line: bytes, message: str) -> None:
-    path = tmp_path / "in.jsonl"
-    path.write_bytes(b'{"text": "a"}\n' * 4 + line + b"\n")
-    source = open_input(path, jsonl=True)
+def test_a_damaged_line_is_named_by_its_number_in_the_file(tmp_path: Path) -> None:
+    path = tmp_path / "in.txt"
+    path.write_bytes(b"a\n" * 4 + b"\xff\n")
+    source = open_input(path, jsonl=False)
     first, second = source.parts(3)
     assert source.texts(first) == ["a"] * 3
-    with pytest.raises(UserError, match=message):
+    with pytest.raises(UserError, match="line 5: not UTF-8"):
         source.texts(second)
+
+
+@pytest.mark.parametrize(("line", "message"), [(b"\xff", "line 5: not UTF-8"), (b"{", "line 5: not JSON"),
+    (b"[]", "line 5: expected an object"), (b'{"text": 1}', 'line 5: "text" is no text')])  # fmt: skip
+def test_a_bad_record_is_one_error_and_all_others_are_translated(
+    tmp_path: Path, line: bytes, message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path, out = tmp_path / "in.jsonl", tmp_path / "out.jsonl"
+    path.write_bytes(b'{"text": "a"}\n' * 4 + line + b"\n")
+    source = open_input(path, jsonl=True)
+    assert texts_of(source, 3) == ["a"] * 4 + [""]
+    assert source.write(out, ((part, [text.upper() for text in source.texts(part)]) for part in source.parts(3))) == 1
+    *good, bad = map(json.loads, lines_of(out))
+    assert good == [{"text": "a", "translation": "A"}] * 4
+    assert "error" in bad
+    assert "translation" not in bad
+    assert message in capsys.readouterr().err
 
 
 def test_fields_of_objects_are_kept(tmp_path: Path) -> None:
@@ -114,12 +129,20 @@ def test_rows_of_parquet_keep_their_columns(tmp_path: Path, size: int) -> None:
     assert written.to_pydict() == table.to_pydict() | {"translation": [text.upper() for text in texts]}
 
 
+def test_a_row_without_text_has_no_translation(tmp_path: Path) -> None:
+    path, out = tmp_path / "in.parquet", tmp_path / "out.parquet"
+    pyarrow.parquet.write_table(pyarrow.table({"text": ["a", None, "b"]}), path)
+    source = open_input(path, jsonl=False)
+    assert texts_of(source, 2) == ["a", "", "b"]
+    source.write(out, ((part, [text.upper() for text in source.texts(part)]) for part in source.parts(2)))
+    assert pyarrow.parquet.read_table(out)["translation"].to_pylist() == ["A", None, "B"]
+
+
 def test_what_is_wrong_with_a_parquet_file_is_said(tmp_path: Path) -> None:
     path = tmp_path / "in.parquet"
-    pyarrow.parquet.write_table(pyarrow.table({"text": ["a", None]}), path)
-    source = open_input(path, jsonl=False)
-    with pytest.raises(UserError, match='row 2: "text" is no text'):
-        texts_of(source, 10)
+    pyarrow.parquet.write_table(pyarrow.table({"text": [1, 2]}), path)
+    with pytest.raises(UserError, match='the column "text" is no text but int64'):
+        open_input(path, jsonl=False)
     pyarrow.parquet.write_table(pyarrow.table({"sentence": ["a"]}), path)
     with pytest.raises(UserError, match='no column "text"; it has sentence'):
         open_input(path, jsonl=False)

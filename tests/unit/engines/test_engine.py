@@ -19,9 +19,9 @@ def test_steps_are_bounded_by_the_source_unless_told_otherwise() -> None:
 
 
 def test_a_part_of_a_batch_takes_its_own_bounds_and_tokens_along() -> None:
-    options = Options(extra_steps=3, n_best=2, forced=[{(0, 0): 7}, {}, {(1, 0): 8}], limits=np.array([4, 5, 6]))
+    options = Options(extra_steps=3, top_tokens=2, forced=[{(0, 0): 7}, {}, {(1, 0): 8}], limits=np.array([4, 5, 6]))
     part = options.of(np.array([2, 0]))
-    assert (part.extra_steps, part.n_best, part.forced) == (3, 2, [{(1, 0): 8}, {(0, 0): 7}])
+    assert (part.extra_steps, part.top_tokens, part.forced) == (3, 2, [{(1, 0): 8}, {(0, 0): 7}])
     assert part.limits is not None
     assert part.limits.tolist() == [6, 4]
     assert Options().of(np.array([1])) == Options()

@@ -46,6 +46,6 @@ def test_what_was_asked_for_reaches_the_engine(scripted) -> None:
     translator.translate(["a"], scores=False)
     translator.translate(["a"], scores=False, alternatives=2)
     translator.translate(["a"], forced=[{(0, 0): 7}])
-    assert [(one.extra_steps, one.scores, one.n_best, one.forced) for one in watched.options] == [
+    assert [(one.extra_steps, one.scores, one.top_tokens, one.forced) for one in watched.options] == [
         (3, False, 0, None), (3, True, 2, None), (3, True, 0, [{(0, 0): 7}]),
     ]  # fmt: skip

@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from recoversat.errors import UserError
+from recoversat.pipeline.direction import Directions
+from recoversat.pipeline.outputs import Job
 from recoversat.pipeline.translate_files import translate_lines, translate_whole
 
 
@@ -22,11 +23,23 @@ def test_a_blank_line_is_an_object_without_text(scripted, tmp_path: Path) -> Non
     assert records == [{"id": 1, "text": "a b", "translation": "the house"}, empty, empty, empty | {"id": 2}, empty]
 
 
-@pytest.mark.parametrize("line", ["a b", "[1]", '{"id": 1}', '{"text": 1}', r'{"text": "a\nb"}'])
-def test_what_is_no_object_with_a_text_is_named_by_its_line(scripted, tmp_path: Path, line: str) -> None:
-    with pytest.raises(UserError, match="line 3: "):
-        translated(scripted({"a b": ["the EOS"]}), tmp_path, f'\n{{"text": "a b"}}\n{line}\n')
-    assert not (tmp_path / "out").exists()
+@pytest.mark.parametrize(
+    "line", ["a b", "[1]", '{"id": 1}', '{"text": 1}', r'{"text": "\ud800"}', "[" * 9999, "9" * 9999]
+)
+def test_what_is_no_object_with_a_text_is_one_error(scripted, tmp_path: Path, line: str, capsys) -> None:
+    text = f'\n{{"text": "a b"}}\n{line}\n{{"text": "a b"}}\n'
+    empty, good, bad, again = translated(scripted({"a b": ["the EOS"]}), tmp_path, text)
+    assert (empty["translation"], good["translation"], again["translation"]) == ("", "the", "the")
+    assert "error" in bad
+    assert "translation" not in bad
+    assert f"{tmp_path / 'in'}, line 3: {bad['error']}" in capsys.readouterr().err
+
+
+def test_line_breaks_inside_a_text_stay(scripted, tmp_path: Path) -> None:
+    translator = scripted({"a b": ["the EOS", "house EOS"]})
+    texts = ["a b\n\na b", "a b", "a b\n", "\n"]
+    records = translated(translator, tmp_path, "".join(json.dumps({"text": text}) + "\n" for text in texts))
+    assert [record["translation"] for record in records] == [text.replace("a b", "the house") for text in texts]
 
 
 def test_files_are_texts_of_their_own(scripted, tmp_path: Path) -> None:
@@ -34,5 +47,7 @@ def test_files_are_texts_of_their_own(scripted, tmp_path: Path) -> None:
         (tmp_path / name).write_text(text)
     translator = scripted({"a b": ["the EOS", "house EOS"]})
     files = [tmp_path / name for name in ("1", "2", "3")]
-    translate_whole(translator, files, tmp_path / "out", format="text", segments=None, batch_size=2)
+    directions = Directions(translator.config.data, None, None)
+    job = Job(files, tmp_path / "out")
+    translate_whole(translator, directions, job, format="text", segments=None, batch_size=2)
     assert (tmp_path / "out").read_text() == "the house\nthe house\nthe house"

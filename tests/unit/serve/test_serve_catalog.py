@@ -9,7 +9,7 @@ from recoversat.errors import UserError
 from recoversat.files.model_folder import write_description
 from recoversat.serve.settings import ServeSettings
 from recoversat.serve.work.catalog import Catalog, ModelSource, load_models, model_sources, parse_model
-from recoversat.serve.work.languages import LanguageDetector, language_name
+from recoversat.text.languages import LanguageDetector, language_name
 from tests.unit.serve.fake_translator import FakeTranslator, fake_model
 
 

@@ -11,7 +11,7 @@ from recoversat.errors import UserError
 from recoversat.inference.translation import Segment, Translation
 from recoversat.pipeline.translate_files import translate_lines
 from recoversat.show.inspection import Inspection
-from recoversat.show.trace import N_ALTERNATIVES, trace_records
+from recoversat.show.trace import N_TOP_TOKENS, trace_records
 
 SCRIPT = {"a b": ["the house EOS", "in DEL", "c c c c c c"], "c": ["a EOS", "EOS", "b EOS"]}
 DOCS = Path(__file__).parents[3] / "docs" / "trace.md"
@@ -100,7 +100,7 @@ def test_a_file_becomes_a_line_for_each_line_and_a_trace(scripted, tmp_path):
     lines = [json.loads(line) for line in (tmp_path / "trace.jsonl").read_text(encoding="utf-8").splitlines()]
     assert [line["sentence"] for line in lines if line["type"] == "sentence"] == [1, 2, 3]
     assert {len(t["alternatives"]) for line in lines if line["type"] == "step" for t in line["tokens"]} == {
-        N_ALTERNATIVES
+        N_TOP_TOKENS
     }
 
 
@@ -114,12 +114,3 @@ def test_an_error_leaves_neither_output_nor_trace(scripted, tmp_path):
     with pytest.raises(UserError, match="line 1: nothing can be forced at segment 2, position 3"):
         show(scripted(SCRIPT), tmp_path, "c\n", inspection)
     assert [path.name for path in tmp_path.iterdir()] == ["in.txt"]
-
-
-def test_options_that_do_not_go_together_are_refused():
-    assert Inspection.of(None, None, None, jsonl=True) == Inspection()
-    assert Inspection.of("segments", None, None, jsonl=False) == Inspection(True, None, ())
-    with pytest.raises(UserError, match="there is only --show segments"):
-        Inspection.of("tokens", None, None, jsonl=False)
-    with pytest.raises(UserError, match="--jsonl goes without"):
-        Inspection.of("segments", None, None, jsonl=True)

@@ -87,7 +87,7 @@ class GraphEngine(Engine):
         return [astuple(bucket) for bucket in self._sessions]
 
     def decode(self, sources: Sources, n_segments: Ints, options: Options = Options()) -> list[Decoded]:
-        if options.n_best or (options.forced and any(options.forced)):  # too rare to be worth graphs of their own
+        if options.top_tokens or (options.forced and any(options.forced)):  # too rare to be worth graphs of their own
             return self._reference.decode(sources, n_segments, options)
         limits = np.maximum(options.most_steps(sources, n_segments), 1)
         k = rung(int(n_segments.max(initial=1)), SEGMENTS)

@@ -18,7 +18,7 @@ class NeverEmpty(Repair):
     def rewrite(self, drafts: list[Draft], write: Write) -> list[Draft]:
         texts = [draft.source.text for draft in drafts]
         slowly = replace(self.request, segments=min(self.translator.config.train.segment_choices), beam=1)
-        begun = write(texts, replace(slowly, alternatives=_FIRST_WORDS))
+        begun = write(texts, replace(slowly, top_tokens=_FIRST_WORDS))
         again = write(texts, replace(slowly, forced=[self._first_word(draft) for draft in begun]))
         return [
             replace(other if other.text.strip() else other.saying(other.source.text), steps=seen.steps + other.steps)
@@ -26,6 +26,6 @@ class NeverEmpty(Repair):
         ]
 
     def _first_word(self, draft: Draft) -> Forced:
-        likely = (token for token, _ in draft.decoded.alternatives[0][0])
+        likely = (token for token, _ in draft.decoded.top_tokens[0][0])
         word = next((token for token in likely if any(map(str.isalpha, draft.tokenizer.decode([token])))), None)
         return {} if word is None else {(0, 0): word}

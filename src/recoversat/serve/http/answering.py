@@ -14,9 +14,9 @@ from recoversat.serve.http.messages import TranslateRequest
 from recoversat.serve.http.refusals import RefusalError, client_left, shutting_down, too_busy, too_much, unsupported
 from recoversat.serve.service import Service
 from recoversat.serve.work.batching import ClosedError, QueueFullError
-from recoversat.serve.work.languages import Detected, language_name
 from recoversat.serve.work.translating import BatchKey, ForcedToken, Outcome, Task, joined
 from recoversat.text.directions import known_language
+from recoversat.text.languages import Detected, language_name
 from recoversat.vocab import DEL, EOS, SPECIAL_PIECES
 
 _ENDINGS = {"eos": [SPECIAL_PIECES[EOS]], "del": [SPECIAL_PIECES[DEL]], "cut": []}
@@ -194,18 +194,18 @@ def _trace(wanted: TranslateRequest, outcome: Outcome) -> list[dict[str, Any]]:
     return [_traced(at, sentence, wanted.trace or 0, forced) for at, sentence in enumerate(outcome.sentences)]
 
 
-def _traced(at: int, sentence: Translation, n_best: int, forced: set[tuple[int, int, int]]) -> dict[str, Any]:
+def _traced(at: int, sentence: Translation, top_tokens: int, forced: set[tuple[int, int, int]]) -> dict[str, Any]:
     segments = []
     for number, segment in enumerate(sentence.segments):
         places = {position for where, which, position in forced if (where, which) == (at, number)}
-        segments.append(_traced_segment(segment, n_best, places))
+        segments.append(_traced_segment(segment, top_tokens, places))
     return {"source": sentence.source, "text": sentence.text, "steps": sentence.steps, "segments": segments}
 
 
-def _traced_segment(segment: Segment, n_best: int, forced: set[int]) -> dict[str, Any]:
+def _traced_segment(segment: Segment, top_tokens: int, forced: set[int]) -> dict[str, Any]:
     tokens = []
     for position, piece in enumerate([*segment.pieces, *_ENDINGS[segment.ending]]):
-        best = segment.alternatives[position][:n_best] if segment.alternatives else []
+        best = segment.alternatives[position][:top_tokens] if segment.alternatives else []
         tokens.append(
             {
                 "piece": piece,

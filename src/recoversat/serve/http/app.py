@@ -22,7 +22,7 @@ from recoversat.serve.http.refusals import RefusalError
 from recoversat.serve.process.metrics import CONTENT_TYPE
 from recoversat.serve.service import Service
 from recoversat.serve.work.catalog import models_fingerprint
-from recoversat.serve.work.languages import language_name
+from recoversat.text.languages import language_name
 
 PAGE = Path(__file__).parent / "page"
 _REFUSALS: dict[int | str, dict[str, Any]] = {

@@ -171,8 +171,8 @@ def _together(job: Job, tasks: list[Task]) -> list[Outcome | Exception]:
 
 
 def _alone(job: Job, task: Task) -> Outcome:
-    n_best = max(task.trace or 0, 2 if task.alternatives else 0)
-    sentences = SentenceTranslator(job, n_best, task.forced, task.confidence)
+    top_tokens = max(task.trace or 0, 2 if task.alternatives else 0)
+    sentences = SentenceTranslator(job, top_tokens, task.forced, task.confidence)
     start = time.perf_counter()
     document = _documents(job, [task.text], sentences)[0]
     milliseconds = 1000 * (time.perf_counter() - start)
@@ -193,9 +193,9 @@ class SentenceTranslator:
     """Translate sentences and remember how; what is forced concerns the first call, the sentences themselves."""
 
     def __init__(
-        self, job: Job, n_best: int = 0, forced: Sequence[ForcedToken] = (), confidence: bool = False
+        self, job: Job, top_tokens: int = 0, forced: Sequence[ForcedToken] = (), confidence: bool = False
     ) -> None:
-        self._job, self._n_best, self._forced, self._confidence = job, n_best, forced, confidence
+        self._job, self._top_tokens, self._forced, self._confidence = job, top_tokens, forced, confidence
         self.first: list[Translation] = []
         self.first_forced: list[Forced] = []  # one mapping for each of them
 
@@ -216,7 +216,7 @@ class SentenceTranslator:
             segments=segments or self._job.key.segments,
             batch_size=self._job.batch_size,
             forced=forced,
-            alternatives=self._n_best,
+            alternatives=self._top_tokens,
             confidence=self._confidence,
             quality=None if forced else self._job.key.quality,  # what is forced names a segment of one K
             best_of=None if forced else self._job.key.best_of,

@@ -65,17 +65,17 @@ def assert_same(
 ) -> list[Decoded]:
     reference, graphs = engines
     k, bounds = np.array(n_segments).clip(max=graphs.max_segments), np.array(limits)
-    options = Options(forced=forced, n_best=n_best, limits=bounds)
+    options = Options(forced=forced, top_tokens=n_best, limits=bounds)
     expected, got = (engine.decode(sources, k, options) for engine in (reference, graphs))
     assert len(got) == len(expected)
     for one, other in zip(expected, got, strict=True):
         assert one.segments == other.segments
         assert one.steps == other.steps
-        assert len(one.alternatives) == len(other.alternatives)
+        assert len(one.top_tokens) == len(other.top_tokens)
         for place, log_probs in enumerate(one.log_probs):
             np.testing.assert_allclose(log_probs, other.log_probs[place], atol=2e-4)
             if n_best:
-                _assert_same_alternatives(one.alternatives[place], other.alternatives[place])
+                _assert_same_alternatives(one.top_tokens[place], other.top_tokens[place])
     return got
 
 
