@@ -11,7 +11,7 @@ from recoversat.cli.scaling import Cluster, PerWorkerText, ShardSize, ShardText,
 from recoversat.errors import UserError
 from recoversat.text.documents import FORMATS
 
-_FORMATS = {"lines": "lines: one each"} | {name: f"{name}: {words}" for name, (_, words) in FORMATS.items()}
+_FORMATS = "; ".join(["lines: one each", *(f"{name}: {known.words}" for name, known in FORMATS.items())])
 
 
 class ExportFormat(StrEnum):
@@ -55,8 +55,11 @@ def translate(
         typer.Option("--force", help="SEGMENT:POSITION=WORDS must stand there, e.g. '6:1=the'.", show_default=False),
     ] = None,
     format_: Annotated[
-        str, typer.Option("--format", metavar="FORMAT", help=f"{'; '.join(_FORMATS.values())}.")
-    ] = "lines",
+        str | None,
+        typer.Option(
+            "--format", metavar="FORMAT", help=f"{_FORMATS}. By extension, or else lines.", show_default=False
+        ),
+    ] = None,
     no_repairs: Annotated[
         bool, typer.Option("--no-repairs", help="As the paper decodes: nothing joined, cut or written again.")
     ] = False,
@@ -82,12 +85,14 @@ def translate(
     shard: ShardText = None,
     shard_size: ShardSize = 2048,
 ) -> None:
-    """Translate text line by line: one line out for each line in."""
+    """Translate text line by line, one line out for each line in, or files in their own formats."""
     from recoversat.inference.request import modes_for
-    from recoversat.pipeline.translate_files import translate_lines, translate_whole
+    from recoversat.pipeline.translate_documents import choose_format, translate_documents
+    from recoversat.pipeline.translate_files import translate_lines
     from recoversat.show.inspection import Inspection
     from recoversat.translator import Translator
 
+    format_, jsonl = choose_format(format_, files or [], jsonl)
     if workers or cluster or shard:
         steered = show or trace or force_words or teacher or line_buffered or max_memory or no_repairs
         if steered or quality or best_of or exact or isinstance(segments, tuple) or format_ != "lines":
@@ -101,8 +106,6 @@ def translate(
         )  # fmt: skip
         return
     inspection = Inspection.of(show, trace, force_words, jsonl=jsonl)
-    if format_ not in _FORMATS:
-        raise UserError(f"--format {format_}: there are {', '.join(_FORMATS)}")
     if trace and out and trace.resolve() == out.resolve():
         raise UserError(f"--trace and --out are both {out}: name two files")
     translator = Translator(
@@ -123,7 +126,7 @@ def translate(
     if format_ != "lines":
         if show or trace or force_words or jsonl or line_buffered:
             raise UserError(f"--format {format_} goes without --show, --trace, --force, --jsonl and --line-buffered")
-        translate_whole(
+        translate_documents(
             translator, files or [], out, format=format_, segments=segments, batch_size=batch_size, beam=beam
         )
     else:

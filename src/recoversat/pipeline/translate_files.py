@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from recoversat.errors import UserError
-from recoversat.files.storage import atomic_file, decoded, decoded_lines, lines_of, whole_text
+from recoversat.files.storage import atomic_file, decoded_lines, lines_of
 from recoversat.inference.forcing import force_words
 from recoversat.inference.request import WantedSegments
 from recoversat.inference.translation import Translation
@@ -64,28 +64,6 @@ def translate_lines(
             if trace:
                 write_trace(trace, translation, number, forced)
         stream.flush()
-
-
-def translate_whole(
-    translator: Translator,
-    files: list[Path],
-    out: Path | None,
-    *,
-    format: str,
-    segments: WantedSegments,
-    batch_size: int,
-    beam: int = 1,
-) -> None:
-    """Translate files (or standard input) as texts, one after the other; spacing, placeholders and tags are kept."""
-    texts = list(map(whole_text, files)) if files else [decoded(sys.stdin.buffer.read(), "standard input")]
-    texts = [text if text.endswith("\n") else f"{text}\n" for text in texts[:-1]] + texts[-1:]
-    documents = translator.translate_documents(
-        texts, format=format, segments=segments, batch_size=batch_size, beam=beam
-    )
-    for sentence in (sentence for document in documents for sentence in document.split):
-        print(f"note: a sentence was too long and translated in parts: {sentence[:60]}...", file=sys.stderr)
-    with output_stream(out) as stream:
-        stream.writelines(document.text for document in documents)
 
 
 def input_lines(files: list[Path]) -> Iterator[str]:

@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from recoversat.errors import UserError
-from recoversat.pipeline.translate_files import translate_lines, translate_whole
+from recoversat.pipeline.translate_documents import translate_documents
+from recoversat.pipeline.translate_files import translate_lines
 
 
 def translated(translator, folder: Path, text: str) -> list[dict[str, object]]:
@@ -34,5 +35,5 @@ def test_files_are_texts_of_their_own(scripted, tmp_path: Path) -> None:
         (tmp_path / name).write_text(text)
     translator = scripted({"a b": ["the EOS", "house EOS"]})
     files = [tmp_path / name for name in ("1", "2", "3")]
-    translate_whole(translator, files, tmp_path / "out", format="text", segments=None, batch_size=2)
+    translate_documents(translator, files, tmp_path / "out", format="text", segments=None, batch_size=2)
     assert (tmp_path / "out").read_text() == "the house\nthe house\nthe house"

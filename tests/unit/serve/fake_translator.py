@@ -84,7 +84,7 @@ class FakeTranslator:
 
     def translate_documents(
         self, texts: Sequence[str], *, format: str, language: str, translate: Callable[[list[str]], list[str]]
-    ) -> list[TranslatedDocument]:
+    ) -> list[TranslatedDocument[str]]:
         def first_word(parts: Sequence[Part]) -> list[Range | None]:
             return [(0, len(part.translation.split()[0])) for part in parts]
 

@@ -47,7 +47,7 @@ class LineTranslator(Protocol):
 
     def translate_documents(
         self, texts: Sequence[str], *, format: str, language: str, translate: Callable[[list[str]], list[str]]
-    ) -> list[TranslatedDocument]:
+    ) -> list[TranslatedDocument[str]]:
         """Translate whole texts, their sentences by `translate`."""
 
 

@@ -245,12 +245,12 @@ def _token_id(job: Job, wanted: ForcedToken) -> int:
     return index
 
 
-def _documents(job: Job, texts: list[str], translate: Translate) -> list[TranslatedDocument]:
+def _documents(job: Job, texts: list[str], translate: Translate) -> list[TranslatedDocument[str]]:
     model, form = job.model, "html" if job.key.html else "text"
     return model.translator.translate_documents(texts, format=form, language=model.source, translate=translate)
 
 
-def _outcome(document: TranslatedDocument) -> Outcome:
+def _outcome(document: TranslatedDocument[str]) -> Outcome:
     return Outcome(document.text, split=len(document.split))
 
 

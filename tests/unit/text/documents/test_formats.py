@@ -1,9 +1,15 @@
 """The list of formats: each gives a document back as it was, but for what is translated."""
 
+import builtins
+from pathlib import Path, PurePath
+from typing import Any
+
+import polib
 import pytest
 
 from recoversat.errors import UserError
-from recoversat.text.documents import FORMATS, parse
+from recoversat.text.documents import FORMATS, Languages, format_of, parse
+from recoversat.text.documents.translating import translate_documents
 
 PAGE = "<p>One &amp; <b>two</b>.</p>\r\n<pre>x</pre>\tThree &lt; four\n"
 TIMES = "7\r\n00:00:01,000 --> 00:00:04,000\r\n"
@@ -12,10 +18,13 @@ SAMPLES = {
     "text": (PAGE, ""),
     "html": (PAGE, "<p></p><pre>x</pre>"),
     "srt": (f"{TIMES}- One <b>two</b>\r\n- Three\r\n\r\n", f"{TIMES}- \r\n- \r\n\r\n"),
+    "vtt": (f"WEBVTT\n\n{TIMES}One &amp; <00:01.500>two\r\n", f"WEBVTT\n\n{TIMES}\r\n"),
+    "md": ("# One `two`\r\n\r\n    x\r\n- Three\r\n", "# \r\n\r\n    x\r\n- \r\n"),
 }
+REAL = sorted((Path(__file__).parents[3] / "data" / "documents").glob("*.*"))
 
 
-@pytest.mark.parametrize("format", FORMATS)
+@pytest.mark.parametrize("format", SAMPLES)
 def test_a_document_is_made_of_its_blocks_and_the_rest(format: str) -> None:
     sample, empty = SAMPLES[format]
     for text in (sample, "", "\n"):
@@ -25,6 +34,55 @@ def test_a_document_is_made_of_its_blocks_and_the_rest(format: str) -> None:
     assert parse(sample, format).put_back(["" for _ in parse(sample, format).blocks]) == empty
 
 
+def same(texts: list[str]) -> list[str]:
+    return texts
+
+
+def test_there_is_a_real_file_of_each_format() -> None:
+    assert {format_of(path) for path in REAL if path.suffix != ".txt"} == FORMATS.keys() - {"text"}
+
+
+@pytest.mark.parametrize("path", REAL, ids=lambda path: path.name)
+def test_a_translator_that_changes_nothing_gives_the_same_file(path: Path) -> None:
+    format = format_of(path) or "text"
+    source: Any = path.read_bytes() if FORMATS[format].binary else path.read_bytes().decode()
+    (out,) = translate_documents([source], same, language="en", target="de", format=format)
+    assert contents(out.text, path.suffix) == contents(source, path.suffix)
+    assert parse(source, format, Languages("en", "de")).blocks
+
+
+def contents(source: Any, suffix: str) -> Any:
+    """Give what a file says to those who read its format; where the format allows, its very characters."""
+    if suffix == ".po":  # the same, but for what had no translation
+        return [str(entry) if entry.translated() or entry.fuzzy else filled(entry) for entry in polib.pofile(source)]
+    return source
+
+
+def filled(entry: polib.POEntry) -> str:
+    entry.msgstr = "" if entry.msgid_plural else entry.msgid
+    entry.msgstr_plural = {0: entry.msgid, 1: entry.msgid_plural} if entry.msgid_plural else {}
+    return str(entry)
+
+
 def test_an_unknown_format_is_refused() -> None:
-    with pytest.raises(UserError, match="format 'docx' is not known; there are: text, html"):
-        parse("", "docx")
+    with pytest.raises(UserError, match="format 'pdf' is not known; there are: text, html"):
+        parse("", "pdf")
+
+
+@pytest.mark.parametrize("name", ["a.MD", "a.markdown"])
+def test_a_file_is_known_by_its_extension(name: str) -> None:
+    assert format_of(PurePath(name)) == "md"
+    assert format_of(PurePath("md")) is None
+
+
+def test_a_missing_library_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    def without(name: str, *rest: Any, **more: Any) -> Any:
+        if name.startswith("markdown_it"):
+            raise ModuleNotFoundError("gone", name="markdown_it")
+        return found(name, *rest, **more)
+
+    found = builtins.__import__
+    monkeypatch.delitem(__import__("sys").modules, "recoversat.text.documents.markdown", raising=False)
+    monkeypatch.setattr(builtins, "__import__", without)
+    with pytest.raises(UserError, match=r"format md needs markdown_it: pip install 'recoversat\[files\]'"):
+        parse("text", "md")
