@@ -152,7 +152,8 @@ class Translator:
         """Translate whole texts of any length; line breaks, placeholders and, in HTML, tags stay in their places.
 
         `format` is one of `recoversat.text.documents.FORMATS`; those that are no text are given, and answered, as
-        bytes. `language` is that of the texts where the model's own code does not say it. Whoever has another way to translate sentences gives it as `translate`.
+        bytes. `language` is that of the texts where the model's own code does not say it. Whoever has another way to
+        translate sentences gives it as `translate`.
         """
 
         def plainly(sentences: list[str]) -> list[str]:

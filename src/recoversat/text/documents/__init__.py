@@ -39,6 +39,9 @@ FORMATS = {
     "html": Format("html", "tags kept", (".html", ".htm", ".xhtml")),
     "srt": Format("srt", "subtitles, numbers and times kept", (".srt",)),
     "vtt": Format("vtt", "subtitles of the web", (".vtt",)),
+    "docx": Format("docx", "Word", (".docx",), binary=True),
+    "odt": Format("odt", "OpenDocument text", (".odt",), binary=True),
+    "tmx": Format("tmx", "translation memories filled in", (".tmx",), binary=True, bilingual=True),
     "po": Format("po", "untranslated messages filled in", (".po", ".pot"), bilingual=True),
     "md": Format("markdown", "Markdown, code and links kept", (".md", ".markdown")),
 }

@@ -6,6 +6,7 @@
 import html
 import re
 from collections.abc import Iterator
+from functools import cached_property
 from typing import Generic, Literal, NamedTuple, TypeVar
 
 from recoversat.text.documents.block import FIRST_PICTURE, FIRST_SLOT, LAST_SLOT, Block
@@ -33,15 +34,15 @@ class Inline(Generic[T]):
         self._things: list[T | str] = []
         self._opened: list[int] = []
 
-    @property
+    @cached_property
     def block(self) -> Block:
-        """What has been said so far."""
-        return Block("".join(self._text), self._raw, self._tags, self._slots, markup=True, keeps_spaces=True)
+        """All that has been said."""
+        return Block("".join(self._text), self._raw, self._moved_tags(), self._slots, markup=True, keeps_spaces=True)
 
     @property
     def source(self) -> str:
         """The block as it is when nothing is translated."""
-        return self.block.source(0, len(self._text), slice(0, len(self._tags)))
+        return self.block.source(0, len(self.block.text), slice(0, len(self.block.tags)))
 
     def say(self, text: str) -> None:
         """Add text to be translated."""
@@ -95,9 +96,29 @@ class Inline(Generic[T]):
         if position < len(translation):
             yield Piece("text", html.unescape(translation[position:]))
 
+    def _moved_tags(self) -> list[tuple[int, str]]:
+        """Put what stands alone between a space and no word, such as a bookmark before a quote, behind the word before.
+
+        There it needs no space of its own.
+        """
+        text, tags = "".join(self._text), list[tuple[int, str]]()
+        for offset, tag in self._tags:
+            if tag.startswith("<!") and text[offset - 1 : offset] == " " and not text[offset : offset + 1].isalnum():
+                word_end = _before_spaces(text, offset)
+                if text[word_end - 1 : word_end].isalnum() and (not tags or tags[-1][0] <= word_end):
+                    offset = word_end
+            tags.append((offset, tag))
+        return tags
+
     def _alone(self, thing: T | str) -> None:
         self._tags.append((len(self._text), f"<!--{self._number(thing)}-->"))
 
     def _number(self, thing: T | str) -> int:
         self._things.append(thing)
         return len(self._things) - 1
+
+
+def _before_spaces(text: str, end: int) -> int:
+    while end and text[end - 1] == " ":
+        end -= 1
+    return end

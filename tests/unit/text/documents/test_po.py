@@ -42,7 +42,7 @@ def test_only_what_has_no_translation_gets_one() -> None:
         0: "%(count)d SONG WAS FOUND.",
         1: "%(count)d SONGS WERE FOUND.",
     }
-    told = [entry.msgstr for entry in filled.values() if entry.msgid.startswith("Hello")][0]
+    told = next(entry.msgstr for entry in filled.values() if entry.msgid.startswith("Hello"))
     assert told == 'HELLO {name}, WELCOME BACK!\n\nYOU HAVE NOT LISTENED TO "{title}" FOR A LONG TIME.\n'
     for old, new in zip(before, after, strict=True):
         assert (old.msgid, old.msgctxt, old.flags, old.comment, old.occurrences, old.previous_msgid) == (

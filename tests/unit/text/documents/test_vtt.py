@@ -21,7 +21,8 @@ def translated(source: str, **words: str) -> str:
 
 def test_what_is_said_is_read_without_tags_and_escapes() -> None:
     assert [block.text for block in parse(SOURCE, "vtt").blocks] == [
-        "Two dogs run through the deep snow & the ice.", "Where are you?", "Over here, behind the house!", "It was 1 < 2.",
+        "Two dogs run through the deep snow & the ice.", "Where are you?", "Over here, behind the house!",
+        "It was 1 < 2.",
     ]  # fmt: skip
 
 
