@@ -28,7 +28,8 @@ from recoversat.inference.request import Request, WantedSegments, check_lines, c
 from recoversat.inference.translation import Translation
 from recoversat.text.alignment import Floats, Part, Range, locate_parts
 from recoversat.text.directions import choose_direction, prefix_of
-from recoversat.text.documents.translating import TranslatedDocument, translate_documents
+from recoversat.text.documents.block import Block
+from recoversat.text.documents.translating import TranslatedDocument, translate_blocks, translate_documents
 from recoversat.text.invisible import unreadable
 from recoversat.text.parts import Parts, parts_of
 from recoversat.text.tokenizer import Tokenizer, load_tokenizer
@@ -169,6 +170,12 @@ class Translator:
             fits=self._fits,
             locate=self.locate,
         )
+
+    def translate_blocks(
+        self, blocks: Sequence[Block], *, language: str, translate: Callable[[list[str]], list[str]]
+    ) -> list[TranslatedDocument[str]]:
+        """Translate blocks of documents that somebody else has parsed and will put together again."""
+        return translate_blocks(blocks, translate, language=language, fits=self._fits, locate=self.locate)
 
     def translate_iterable(
         self,

@@ -206,6 +206,8 @@ def serve(
     piece_limit: Annotated[
         int, typer.Option(help="Pieces to be written for a text, alternatives included.", min=1)
     ] = 20_000,
+    file_limit: Annotated[int, typer.Option(help="Bytes of a file; 0 = no files.", min=0)] = 5_000_000,
+    file_char_limit: Annotated[int, typer.Option(help="Characters of a file.", min=1)] = 100_000,
     timeout: Annotated[float, typer.Option(help="Seconds after which a request is given up.", min=0.001)] = 30.0,
     hang_timeout: Annotated[
         float, typer.Option(help="Seconds without a step after which a worker is killed.", min=0.1)
@@ -235,6 +237,7 @@ def serve(
         models=tuple(model or ()), host=host, port=port, workers=workers, threads=threads, device=device,
         compute_type=compute_type, max_memory=max_memory, batch_size=batch_size, batch_window=batch_window / 1000,
         queue_size=queue_size, char_limit=char_limit, text_limit=text_limit, piece_limit=piece_limit, timeout=timeout,
+        file_limit=file_limit, file_char_limit=file_char_limit,
         hang_timeout=hang_timeout, max_connections=max_connections, api_keys=api_keys, rate_limit=rate_limit,
         trusted_proxy=trusted_proxy, metrics_token=metrics_token, suggestions=suggestions, log_text=log_text,
     )  # fmt: skip

@@ -6,6 +6,7 @@ be translated, and how to put their translations back. A new one costs that modu
 
 from dataclasses import dataclass
 from importlib import import_module
+from importlib.util import find_spec
 from pathlib import PurePath
 from typing import TYPE_CHECKING, AnyStr, NamedTuple
 
@@ -31,6 +32,12 @@ class Format:
     extensions: tuple[str, ...] = ()
     binary: bool = False
     bilingual: bool = False
+    library: str = ""  # of the extra "files"
+
+    @property
+    def is_available(self) -> bool:
+        """Tell whether all that it needs is installed."""
+        return not self.library or find_spec(self.library) is not None
 
 
 # What a user calls a format. Files of it are known by their extensions; those of plain text are files of lines.
@@ -39,11 +46,11 @@ FORMATS = {
     "html": Format("html", "tags kept", (".html", ".htm", ".xhtml")),
     "srt": Format("srt", "subtitles, numbers and times kept", (".srt",)),
     "vtt": Format("vtt", "subtitles of the web", (".vtt",)),
-    "docx": Format("docx", "Word", (".docx",), binary=True),
-    "odt": Format("odt", "OpenDocument text", (".odt",), binary=True),
-    "tmx": Format("tmx", "translation memories filled in", (".tmx",), binary=True, bilingual=True),
+    "docx": Format("docx", "Word", (".docx",), binary=True, library="lxml"),
+    "odt": Format("odt", "OpenDocument text", (".odt",), binary=True, library="lxml"),
+    "tmx": Format("tmx", "translation memories filled in", (".tmx",), binary=True, bilingual=True, library="lxml"),
     "po": Format("po", "untranslated messages filled in", (".po", ".pot"), bilingual=True),
-    "md": Format("markdown", "Markdown, code and links kept", (".md", ".markdown")),
+    "md": Format("markdown", "Markdown, code and links kept", (".md", ".markdown"), library="markdown_it"),
 }
 
 
@@ -63,9 +70,8 @@ def parse(source: AnyStr, format: str, languages: Languages = Languages("", ""))
     known = FORMATS[format]
     if isinstance(source, bytes) != known.binary:
         raise TypeError(f"format {format!r} is read from {'bytes' if known.binary else 'text'}")
-    try:
-        module = import_module(f"{__name__}.{known.module}")
-    except ModuleNotFoundError as error:
-        raise UserError(f"format {format} needs {error.name}: pip install 'recoversat[files]'") from None
+    if not known.is_available:
+        raise UserError(f"format {format} needs {known.library}: pip install 'recoversat[files]'")
+    module = import_module(f"{__name__}.{known.module}")
     document: Document[AnyStr] = module.parse(source, languages) if known.bilingual else module.parse(source)
     return document

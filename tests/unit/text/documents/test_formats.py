@@ -1,7 +1,10 @@
 """The list of formats: each gives a document back as it was, but for what is translated."""
 
-import builtins
 import io
+import re
+import subprocess
+import sys
+import tomllib
 import zipfile
 from pathlib import Path, PurePath
 from typing import Any
@@ -89,13 +92,15 @@ def test_a_file_is_known_by_its_extension(name: str) -> None:
 
 
 def test_a_missing_library_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    def without(name: str, *rest: Any, **more: Any) -> Any:
-        if name.startswith("markdown_it"):
-            raise ModuleNotFoundError("gone", name="markdown_it")
-        return found(name, *rest, **more)
+    monkeypatch.setattr("recoversat.text.documents.find_spec", lambda name: None)
+    for format, library in (("md", "markdown_it"), ("docx", "lxml"), ("tmx", "lxml")):
+        with pytest.raises(UserError, match=rf"format {format} needs {library}: pip install 'recoversat\[files\]'"):
+            parse(b"" if FORMATS[format].binary else "", format)
 
-    found = builtins.__import__
-    monkeypatch.delitem(__import__("sys").modules, "recoversat.text.documents.markdown", raising=False)
-    monkeypatch.setattr(builtins, "__import__", without)
-    with pytest.raises(UserError, match=r"format md needs markdown_it: pip install 'recoversat\[files\]'"):
-        parse("text", "md")
+
+def test_the_extra_names_every_library_and_the_core_needs_none() -> None:
+    project = tomllib.loads((Path(__file__).parents[4] / "pyproject.toml").read_text())["project"]
+    extra = " ".join(project["optional-dependencies"]["files"]).replace("markdown-it-py", "markdown_it")
+    assert {known.library for known in FORMATS.values() if known.library} <= set(re.findall(r"\w+", extra))
+    code = "import sys, recoversat.cli, recoversat.translator; sys.exit('lxml' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
