@@ -93,7 +93,7 @@ def test_files_are_forgotten_and_their_number_is_bounded(client: TestClient, mon
         (b"two " * 100, "a.txt", "request (400) exceeds text limit (300)"),
         (b"two", "a.pdf", "file format not supported"),
         (b"two", "docx", "file format not supported"),
-        (b"two", "a.docx", "not a docx file"),
+        (b"two", "a.docx", "this is no docx file"),
         (b"\xff", "a.txt", "not UTF-8"),
         (b'msgid "a"', "a.po", "line 1: a message needs a msgid and a msgstr"),
     ],

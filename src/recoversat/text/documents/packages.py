@@ -42,4 +42,4 @@ def unpack(source: bytes, kind: str) -> Package:
                 raise UserError(f"this {kind} file unpacks to {size} bytes in {len(members)} parts: refused")
             return Package([(info, archive.read(info)) for info in members])
     except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError, OSError, ValueError) as error:
-        raise UserError(f"not a {kind} file, or a damaged or encrypted one ({error})") from None
+        raise UserError(f"this is no {kind} file, or a damaged or encrypted one ({error})") from None
