@@ -1,6 +1,5 @@
 """Time grows with the length of a text, never with its square: one request must not keep a server busy for minutes."""
 
-import re
 import time
 from collections.abc import Callable
 
@@ -65,12 +64,6 @@ FUNCTIONS: dict[str, Callable[[str], object]] = {
         format="srt",
     ),
     "translate_documents as md": lambda text: translate_documents([text], shout, language="en", format="md"),
-    "translate_documents as po": lambda text: translate_documents(
-        ["".join(f'msgid "{line}"\nmsgstr ""\n' for line in re.sub(r'["\\]', "", text).splitlines() if line)],
-        shout,
-        language="en",
-        format="po",
-    ),
     "translate_documents as vtt": lambda text: translate_documents(
         [f"WEBVTT\n\n00:01.0 --> 00:02.0\n{text}"], shout, language="en", format="vtt"
     ),

@@ -102,12 +102,13 @@ class Inline(Generic[T]):
         There it needs no space of its own.
         """
         text, tags = "".join(self._text), list[tuple[int, str]]()
+        seen = word_end = 0
         for offset, tag in self._tags:
-            if tag.startswith("<!") and text[offset - 1 : offset] == " " and not text[offset : offset + 1].isalnum():
-                word_end = _before_spaces(text, offset)
-                if text[word_end - 1 : word_end].isalnum() and (not tags or tags[-1][0] <= word_end):
-                    offset = word_end
-            tags.append((offset, tag))
+            word_end = seen + len(text[seen:offset].rstrip(" ")) if text[seen:offset].strip(" ") else word_end
+            seen = offset
+            between = text[offset - 1 : offset] == " " and not text[offset : offset + 1].isalnum()
+            behind = text[word_end - 1 : word_end].isalnum() and (not tags or tags[-1][0] <= word_end)
+            tags.append((word_end if tag.startswith("<!") and between and behind else offset, tag))
         return tags
 
     def _alone(self, thing: T | str) -> None:
@@ -116,9 +117,3 @@ class Inline(Generic[T]):
     def _number(self, thing: T | str) -> int:
         self._things.append(thing)
         return len(self._things) - 1
-
-
-def _before_spaces(text: str, end: int) -> int:
-    while end and text[end - 1] == " ":
-        end -= 1
-    return end

@@ -20,7 +20,8 @@ _STYLE = "{urn:oasis:names:tc:opendocument:xmlns:style:1.0}"
 _RSID = ("rsid", "paragraph-rsid")
 _PARTS = ("content.xml", "styles.xml")  # headers and footers are styles
 _AROUND_TEXT = {f"{_TEXT}{name}" for name in ("span", "a", "meta", "ruby-base", "ruby")}
-_SPLITS = {f"{_TEXT}tab", f"{_TEXT}line-break"}
+_SPLITS = {f"{_TEXT}tab", f"{_TEXT}line-break", f"{_TEXT}s"}
+_FEW = ("1", "2", "3", "4")  # spaces; more of them are as good as a tab
 # What belongs to a word and shows no text of its own; all else that stands in a paragraph is kept like a word.
 _BESIDE_WORDS = re.compile(
     r"note|bookmark|reference-mark|soft-page-break|change|annotation|toc-mark|alphabetical|frame"
@@ -82,8 +83,8 @@ def _read(inline: Inline[Thing], node: Node, unseen: set[str]) -> None:
             _read(inline, child, unseen)
             if seen:
                 inline.close()
-        elif child.tag == f"{_TEXT}s":
-            inline.say(" " * _count(child))
+        elif child.tag == f"{_TEXT}s" and child.get(f"{_TEXT}c", "1") in _FEW:
+            inline.say(" " * int(child.get(f"{_TEXT}c", "1")))
         elif child.tag in _SPLITS:
             inline.part(Thing(child))
         elif not isinstance(child.tag, str) or _BESIDE_WORDS.match(etree.QName(child).localname):
@@ -91,11 +92,6 @@ def _read(inline: Inline[Thing], node: Node, unseen: set[str]) -> None:
         else:
             inline.keep(Thing(child))
         inline.say(_BLANKS.sub(" ", child.tail or ""))
-
-
-def _count(node: Node) -> int:
-    wanted = str(node.get(f"{_TEXT}c", "1"))
-    return min(int(wanted), 1000) if wanted.isascii() and wanted.isdigit() else 1
 
 
 def _write(node: Node, text: str) -> None:

@@ -1,6 +1,7 @@
 """Word, OpenDocument, translation memories: text is translated, structure stays, and nobody does harm with a file."""
 
 import io
+import time
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
@@ -202,3 +203,25 @@ def test_a_part_that_is_no_xml_is_named() -> None:
     strict = b'<w:document xmlns:w="http://purl.oclc.org/ooxml/wordprocessingml/main"/>'
     with pytest.raises(UserError, match="save it as a plain Word document"):
         parse(with_member(WORD, "word/document.xml", strict), "docx")
+
+
+RUN = "<w:r><w:t>ab cd </w:t></w:r>"
+NASTY = {
+    "docx": ['<w:r><w:t xml:space="preserve">   </w:t></w:r><w:bookmarkStart/>', f"<w:hyperlink>{RUN}</w:hyperlink>",
+             f'<w:r><w:fldChar w:fldCharType="begin"/></w:r>{RUN}',
+             f"{RUN}<w:r><w:rPr><w:b/></w:rPr><w:t>e.</w:t></w:r>"],
+    "odt": ['<t:s t:c="1000"/>', "   <t:bookmark/>", "<t:span>a b.</t:span>", "a <t:date>x</t:date>"],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("format", "nasty"), [(format, one) for format, all_ in NASTY.items() for one in all_])
+def test_time_grows_with_the_length_of_a_paragraph(format: str, nasty: str) -> None:
+    def seconds(times: int) -> float:
+        opened = f'<o xmlns:t="urn:oasis:names:tc:opendocument:xmlns:text:1.0"><t:p>{nasty * times}</t:p></o>'
+        source = word_with(nasty * times) if format == "docx" else with_member(OPEN, "content.xml", opened.encode())
+        start = time.thread_time()
+        translated(source, format)
+        return time.thread_time() - start
+
+    few = min(seconds(1000) for _ in range(2))
+    assert min(seconds(4000) for _ in range(2)) < 10 * max(few, 0.03)  # a square would be 16
