@@ -6,7 +6,7 @@ from dataclasses import replace
 from functools import cached_property, partial
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, AnyStr
 
 import numpy as np
 
@@ -28,7 +28,8 @@ from recoversat.inference.request import Request, WantedSegments, check_lines, c
 from recoversat.inference.translation import Translation
 from recoversat.text.alignment import Floats, Part, Range, locate_parts
 from recoversat.text.directions import choose_direction, prefix_of
-from recoversat.text.documents.translating import TranslatedDocument, translate_documents
+from recoversat.text.documents.block import Block
+from recoversat.text.documents.translating import TranslatedDocument, translate_blocks, translate_documents
 from recoversat.text.invisible import unreadable
 from recoversat.text.parts import Parts, parts_of
 from recoversat.text.tokenizer import Tokenizer, load_tokenizer
@@ -140,7 +141,7 @@ class Translator:
 
     def translate_documents(
         self,
-        texts: Sequence[str],
+        texts: Sequence[AnyStr],
         *,
         format: str = "text",
         language: str | None = None,
@@ -148,11 +149,12 @@ class Translator:
         batch_size: int = 32,
         beam: int = 1,
         translate: Callable[[list[str]], list[str]] | None = None,
-    ) -> list[TranslatedDocument]:
+    ) -> list[TranslatedDocument[AnyStr]]:
         """Translate whole texts of any length; line breaks, placeholders and, in HTML, tags stay in their places.
 
-        `format` is one of `recoversat.text.documents.FORMATS`, `language` that of the texts where the model's own code
-        does not say it. Whoever has another way to translate sentences gives it as `translate`.
+        `format` is one of `recoversat.text.documents.FORMATS`; those that are no text are given, and answered, as
+        bytes. `language` is that of the texts where the model's own code does not say it. Whoever has another way to
+        translate sentences gives it as `translate`.
         """
 
         def plainly(sentences: list[str]) -> list[str]:
@@ -163,10 +165,17 @@ class Translator:
             texts,
             translate or plainly,
             language=language or self.source,
+            target=self.target,
             format=format,
             fits=self._fits,
             locate=self.locate,
         )
+
+    def translate_blocks(
+        self, blocks: Sequence[Block], *, language: str, translate: Callable[[list[str]], list[str]]
+    ) -> list[TranslatedDocument[str]]:
+        """Translate blocks of documents that somebody else has parsed and will put together again."""
+        return translate_blocks(blocks, translate, language=language, fits=self._fits, locate=self.locate)
 
     def translate_iterable(
         self,
@@ -197,10 +206,19 @@ class Translator:
     def translate_file(
         self, src: str | Path, out: str | Path, *, segments: WantedSegments = None, beam: int = 1
     ) -> None:
-        """Translate a file of any size line by line into another one, which appears whole or not at all."""
+        """Translate a file into another one, which appears whole or not at all: by its extension, or line by line.
+
+        Lines may be any number; a document is read whole. docs/files.md lists the formats.
+        """
+        from recoversat.pipeline.outputs import Job
+        from recoversat.pipeline.translate_documents import choose_format, translate_documents
         from recoversat.pipeline.translate_files import translate_lines
 
-        translate_lines(self, [Path(src)], Path(out), segments=segments, beam=beam)
+        format, jsonl = choose_format(None, [Path(src)], False)
+        if format == "lines":
+            translate_lines(self, [Path(src)], Path(out), segments=segments, beam=beam, jsonl=jsonl)
+        else:
+            translate_documents(self, Job([Path(src)], Path(out)), format=format, segments=segments, beam=beam)
 
     def score_batch(
         self, sources: Sequence[str], targets: Sequence[str], *, segments: int = 1, batch_size: int = 32

@@ -292,3 +292,17 @@ CONTRAST = """() => {
       return [node.textContent.trim().slice(0, 30), (one + 0.05) / (other + 0.05)];
     });
 }"""
+
+
+def test_a_file_is_translated_and_fetched(page: Page, site: Site) -> None:
+    page.goto(site.address)
+    page.set_input_files("#file", {"name": "report.md", "mimeType": "text/plain", "buffer": b"# two **big** dogs\n"})
+    link = page.get_by_role("link", name="Fetch the translated file")
+    expect(link).to_be_visible()
+    with page.expect_download() as download:
+        link.click()
+    assert download.value.suggested_filename == "report.de.md"
+    assert Path(download.value.path()).read_text() == "# TWO **BIG** DOGS\n"
+    page.set_input_files("#file", {"name": "report.pdf", "mimeType": "text/plain", "buffer": b"two"})
+    expect(page.get_by_role("alert")).to_contain_text("file format not supported")
+    expect(link).to_be_hidden()

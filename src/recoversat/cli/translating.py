@@ -20,7 +20,7 @@ from recoversat.cli.scaling import (
 from recoversat.errors import UserError
 from recoversat.text.documents import FORMATS
 
-_FORMATS = {"lines": "lines: one each"} | {name: f"{name}: {words}" for name, (_, words) in FORMATS.items()}
+_FORMATS = "; ".join(["lines: one each", *(f"{name}: {known.words}" for name, known in FORMATS.items())])
 
 
 class ExportFormat(StrEnum):
@@ -58,7 +58,10 @@ ForceWords = Annotated[
     list[str] | None,
     typer.Option("--force", help="SEGMENT:POSITION=WORDS must stand there, e.g. '6:1=the'.", show_default=False),
 ]
-Format = Annotated[str, typer.Option("--format", metavar="FORMAT", help=f"{'; '.join(_FORMATS.values())}.")]
+Format = Annotated[
+    str | None,
+    typer.Option("--format", metavar="FORMAT", help=f"{_FORMATS}. By extension, or else lines.", show_default=False),
+]
 PaperRepairs = Annotated[
     bool, typer.Option("--no-repairs", help="As the paper decodes: nothing joined, cut or written again.")
 ]
@@ -97,7 +100,7 @@ def translate(
     show: Show = None,
     trace: Trace = None,
     force_words: ForceWords = None,
-    format_: Format = "lines",
+    format_: Format = None,
     no_repairs: PaperRepairs = False,
     teacher: Teacher = None,
     lengths: Lengths = 9,
@@ -111,9 +114,11 @@ def translate(
     shard: ShardText = None,
     shard_size: ShardSize = 2048,
 ) -> None:
-    """Translate text line by line: one line out for each line in."""
+    """Translate text line by line, one line out for each line in, or files in their own formats."""
+    from recoversat.pipeline.translate_documents import choose_format
     from recoversat.pipeline.translate_request import TranslateRequest
 
+    format_, jsonl = choose_format(format_, files or [], jsonl)
     asked = TranslateRequest(
         files=files or [], out=out, model=model, source=source, target=target, segments=segments, best_of=best_of,
         quality=quality, exact=exact, batch_size=batch_size, at_once=line_buffered, jsonl=jsonl, beam=beam, show=show,
@@ -201,6 +206,8 @@ def serve(
     piece_limit: Annotated[
         int, typer.Option(help="Pieces to be written for a text, alternatives included.", min=1)
     ] = 20_000,
+    file_limit: Annotated[int, typer.Option(help="Bytes of a file; 0 = no files.", min=0)] = 5_000_000,
+    file_char_limit: Annotated[int, typer.Option(help="Characters of a file.", min=1)] = 100_000,
     timeout: Annotated[float, typer.Option(help="Seconds after which a request is given up.", min=0.001)] = 30.0,
     hang_timeout: Annotated[
         float, typer.Option(help="Seconds without a step after which a worker is killed.", min=0.1)
@@ -230,6 +237,7 @@ def serve(
         models=tuple(model or ()), host=host, port=port, workers=workers, threads=threads, device=device,
         compute_type=compute_type, max_memory=max_memory, batch_size=batch_size, batch_window=batch_window / 1000,
         queue_size=queue_size, char_limit=char_limit, text_limit=text_limit, piece_limit=piece_limit, timeout=timeout,
+        file_limit=file_limit, file_char_limit=file_char_limit,
         hang_timeout=hang_timeout, max_connections=max_connections, api_keys=api_keys, rate_limit=rate_limit,
         trusted_proxy=trusted_proxy, metrics_token=metrics_token, suggestions=suggestions, log_text=log_text,
     )  # fmt: skip

@@ -184,12 +184,6 @@ def lines_of(path: Path) -> Iterator[str]:
         yield from decoded_lines(stream, str(path))
 
 
-def whole_text(path: Path) -> str:
-    """Return a plain, .gz, .xz or .zst UTF-8 text file as it is, line breaks included."""
-    with _opened(path) as stream:
-        return decoded(stream.read(), str(path))
-
-
 def decoded_lines(stream: Iterable[bytes], name: str) -> Iterator[str]:
     """Decode lines as UTF-8; only "\\n" (or "\\r\\n") ends a line, so exotic separators stay text."""
     for index, raw in enumerate(stream):

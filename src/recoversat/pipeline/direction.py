@@ -2,11 +2,15 @@
 
 import sys
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 from recoversat.config import DataConfig
 from recoversat.errors import UserError
 from recoversat.text.directions import choose_direction
 from recoversat.text.languages import LanguageDetector, language_name
+
+if TYPE_CHECKING:
+    from recoversat.translator import Translator
 
 AUTO = "auto"  # as `--from` and clients of the server write it
 Pair = tuple[str, str]
@@ -65,3 +69,8 @@ class Directions:
         if note not in self._noted:
             self._noted.add(note)
             print(f"note: {note}", file=sys.stderr, flush=True)
+
+
+def turned(translator: "Translator", direction: Pair) -> "Translator":
+    """Return the translator of a direction, of the same model."""
+    return translator if translator.target == direction[1] else translator.into(direction[1])

@@ -1,6 +1,5 @@
 """Translate files and streams line by line, in bounded memory, with one line out for each line in."""
 
-import re
 import sys
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
@@ -11,11 +10,11 @@ from typing import IO, Any, Protocol
 
 from recoversat.files.partial import PartialFile, kept_lines
 from recoversat.files.records import Record
-from recoversat.files.storage import decoded, decoded_line, faults_named, open_bytes, whole_text, write_faults_named
+from recoversat.files.storage import decoded_line, faults_named, open_bytes, write_faults_named
 from recoversat.inference.forcing import force_words
 from recoversat.inference.request import WantedSegments
 from recoversat.inference.translation import Translation
-from recoversat.pipeline.direction import Directions
+from recoversat.pipeline.direction import Directions, turned
 from recoversat.pipeline.outputs import Job, output_stream
 from recoversat.show.inspection import Inspection, write_trace
 from recoversat.show.progress import progress
@@ -25,7 +24,6 @@ from recoversat.translator import WINDOW, Translator
 _PLAIN = Inspection()
 _STDIN = "standard input"
 _CHUNK = 1 << 20  # bytes read at a time to count lines
-_TAG = re.compile(r"<[^>]*>")
 Settings = Callable[[], dict[str, Any]]  # all that an output depends on beside its input; asked for when it is begun
 
 
@@ -100,33 +98,6 @@ def translate_jobs(
     for output in done:
         output.forget()
     return errors
-
-
-def translate_whole(
-    translator: Translator,
-    directions: Directions,
-    job: Job,
-    *,
-    format: str,
-    segments: WantedSegments,
-    batch_size: int,
-    beam: int = 1,
-) -> None:
-    """Translate files (or standard input) as texts, one after the other; spacing, placeholders and tags are kept."""
-    sources = [(str(path), whole_text(path)) for path in job.files]
-    sources = sources or [(_STDIN, decoded(sys.stdin.buffer.read(), _STDIN))]
-    translated = []
-    for number, (name, text) in enumerate(sources, 1):
-        ending = "" if text.endswith("\n") or number == len(sources) else "\n"
-        translator = _turned(translator, directions.choose(_TAG.sub(" ", text), name))
-        (document,) = translator.translate_documents(
-            [text + ending], format=format, segments=segments, batch_size=batch_size, beam=beam
-        )
-        for sentence in document.split:
-            print(f"note: a sentence was too long and translated in parts: {sentence[:60]}...", file=sys.stderr)
-        translated.append(document.text)
-    with output_stream(job.out) if job.out else nullcontext(_stdout()) as stream:
-        stream.writelines(translated)
 
 
 def translate_texts(
@@ -234,10 +205,6 @@ def _opened(out: Path | None, settings: Settings | None, *, one_of_many: bool) -
             yield output
 
 
-def _turned(translator: Translator, direction: tuple[str, str]) -> Translator:
-    return translator if translator.target == direction[1] else translator.into(direction[1])
-
-
 def _stdout() -> IO[str]:
     if hasattr(sys.stdout, "reconfigure"):
         sys.stdout.reconfigure(encoding="utf-8", newline="\n")
@@ -258,7 +225,7 @@ class _LineWriter:
         if block.first == 0 or self._options.at_once:
             texts = [record.text for record in self._records(block)] if self._options.jsonl else block.texts()
             direction = self._directions.choose("\n".join(texts), block.name, alone=self._options.at_once)
-            self._translator = _turned(self._translator, direction)
+            self._translator = turned(self._translator, direction)
 
     def write(self, block: _Block, output: _Output) -> None:
         """Write the translations of a block."""

@@ -14,9 +14,9 @@ from recoversat.files.model_folder import model_fingerprint, read_config, resolv
 from recoversat.inference.request import WantedSegments, modes_for
 from recoversat.pipeline.direction import AUTO, Directions
 from recoversat.pipeline.outputs import plan_outputs
-from recoversat.pipeline.translate_files import LineOptions, translate_jobs, translate_whole
+from recoversat.pipeline.translate_documents import translate_documents
+from recoversat.pipeline.translate_files import LineOptions, translate_jobs
 from recoversat.show.inspection import Inspection
-from recoversat.text.documents import FORMATS
 from recoversat.translator import Translator
 
 LINES = "lines"
@@ -54,8 +54,6 @@ class TranslateRequest:
 
     def __post_init__(self) -> None:
         """Refuse what cannot be meant, before anything is loaded."""
-        if self.format != LINES and self.format not in FORMATS:
-            raise UserError(f"--format {self.format}: there are {', '.join([LINES, *FORMATS])}")
         by_line = self.show or self.trace or self.force or self.jsonl or self.at_once
         if self.format != LINES and by_line:
             without = "--show, --trace, --force, --jsonl and --line-buffered"
@@ -85,8 +83,8 @@ class TranslateRequest:
         directions = Directions(translator.config.data, self.source, self.target)
         if self.format != LINES:
             for job in jobs:
-                translate_whole(
-                    translator, directions, job, format=self.format, segments=self.segments,
+                translate_documents(
+                    translator, job, format=self.format, directions=directions, segments=self.segments,
                     batch_size=self.batch_size, beam=self.beam,
                 )  # fmt: skip
             return 0

@@ -24,6 +24,8 @@ class ServeSettings(BaseModel):
     char_limit: int = Field(10_000, ge=1, description="characters of each text")
     text_limit: int = Field(100, ge=1, description="texts in a list")
     piece_limit: int = Field(20_000, ge=1, description="pieces to be written for a text, alternatives included")
+    file_limit: int = Field(5_000_000, ge=0, description="bytes of a file; 0 = no files are translated")
+    file_char_limit: int = Field(100_000, ge=1, description="characters to be translated of a file")
     timeout: float = Field(30.0, gt=0, description="seconds after which a request is given up")
     header_timeout: float = Field(10.0, gt=0, description="seconds a client has to send a request's headers")
     hang_timeout: float = Field(20.0, gt=0, description="seconds without a step after which a worker is killed")

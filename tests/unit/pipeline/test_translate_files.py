@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from recoversat.pipeline.direction import Directions
 from recoversat.pipeline.outputs import Job
-from recoversat.pipeline.translate_files import translate_lines, translate_whole
+from recoversat.pipeline.translate_documents import translate_documents
+from recoversat.pipeline.translate_files import translate_lines
 
 
 def translated(translator, folder: Path, text: str) -> list[dict[str, object]]:
@@ -47,7 +47,5 @@ def test_files_are_texts_of_their_own(scripted, tmp_path: Path) -> None:
         (tmp_path / name).write_text(text)
     translator = scripted({"a b": ["the EOS", "house EOS"]})
     files = [tmp_path / name for name in ("1", "2", "3")]
-    directions = Directions(translator.config.data, None, None)
-    job = Job(files, tmp_path / "out")
-    translate_whole(translator, directions, job, format="text", segments=None, batch_size=2)
+    translate_documents(translator, Job(files, tmp_path / "out"), format="text", batch_size=2)
     assert (tmp_path / "out").read_text() == "the house\nthe house\nthe house"

@@ -22,7 +22,8 @@ from recoversat.serve.work.batching import Batch, Worker
 from recoversat.serve.work.catalog import Catalog, ServedModel, serve_model
 from recoversat.serve.work.translating import BatchKey, Job, Outcome, Task, translate_tasks
 from recoversat.text.alignment import Part, Range
-from recoversat.text.documents.translating import TranslatedDocument, translate_documents
+from recoversat.text.documents.block import Block
+from recoversat.text.documents.translating import TranslatedDocument, translate_blocks, translate_documents
 from recoversat.text.tokenizer import BpeTokenizer
 from recoversat.vocab import SPECIAL_PIECES
 
@@ -84,14 +85,21 @@ class FakeTranslator:
 
     def translate_documents(
         self, texts: Sequence[str], *, format: str, language: str, translate: Callable[[list[str]], list[str]]
-    ) -> list[TranslatedDocument]:
-        def first_word(parts: Sequence[Part]) -> list[Range | None]:
-            return [(0, len(part.translation.split()[0])) for part in parts]
+    ) -> list[TranslatedDocument[str]]:
+        return translate_documents(
+            texts, translate, language=language, format=format, fits=self._fits, locate=self._first_word
+        )
 
-        def fits(text: str) -> bool:
-            return len(text.split()) <= self.config.data.max_tokens
+    def translate_blocks(
+        self, blocks: Sequence[Block], *, language: str, translate: Callable[[list[str]], list[str]]
+    ) -> list[TranslatedDocument[str]]:
+        return translate_blocks(blocks, translate, language=language, fits=self._fits, locate=self._first_word)
 
-        return translate_documents(texts, translate, language=language, format=format, fits=fits, locate=first_word)
+    def _first_word(self, parts: Sequence[Part]) -> list[Range | None]:
+        return [(0, len(part.translation.split()[0])) for part in parts]
+
+    def _fits(self, text: str) -> bool:
+        return len(text.split()) <= self.config.data.max_tokens
 
     def _one(self, text: str, k: int, forced: Any, alternatives: int) -> Translation:
         pieces = self.tokenizer.pieces(range(self.tokenizer.size))

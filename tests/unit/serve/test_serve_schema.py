@@ -28,6 +28,7 @@ def test_the_app_does_what_it_describes(case: Case) -> None:
 def test_every_address_is_described() -> None:
     described = {operation.ok().path for operation in SCHEMA.get_all_operations()}
     assert described == {
-        "/translate", "/detect", "/suggest", "/languages", "/models", "/health", "/livez", "/frontend/settings",
+        "/translate", "/translate_file", "/download_file/{name}", "/detect", "/suggest", "/languages",
+        "/models", "/health", "/livez", "/frontend/settings",
         "/metrics",
     }  # fmt: skip

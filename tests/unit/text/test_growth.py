@@ -63,6 +63,10 @@ FUNCTIONS: dict[str, Callable[[str], object]] = {
         language="en",
         format="srt",
     ),
+    "translate_documents as md": lambda text: translate_documents([text], shout, language="en", format="md"),
+    "translate_documents as vtt": lambda text: translate_documents(
+        [f"WEBVTT\n\n00:01.0 --> 00:02.0\n{text}"], shout, language="en", format="vtt"
+    ),
     "translate_documents as html": lambda text: translate_documents(
         [text], shout, language="en", format="html", fits=fits
     ),

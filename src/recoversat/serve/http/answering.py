@@ -2,7 +2,8 @@
 
 import asyncio
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -42,6 +43,29 @@ def plan(service: Service, wanted: TranslateRequest) -> Plan:
     detected = detect_all(service, texts) if source == "auto" else None
     sources = [found.language for found in detected] if detected else [source] * len(texts)
     return Plan([_key(service, wanted, one, target) for one in sources], detected, f"{source}-{target}")
+
+
+def file_key(service: Service, fields: dict[str, Any]) -> BatchKey:
+    """Check the languages of a file, and choose a model for it."""
+    source, target = (_on_offer(service, str(fields[name])) for name in ("source", "target"))
+    if source == target:
+        return BatchKey(source, target, None)
+    key = _key(service, TranslateRequest(q="file", source=source, target=target), source, target)
+    assert key is not None
+    return key
+
+
+async def wait_for(
+    service: Service, client: str, request: Request, key: BatchKey, tasks: Sequence[Task], timeout: float
+) -> list[Outcome]:
+    """Queue the parts of a file and wait for them all."""
+    costs = [task.cost * (_HTML if any(block.tags for block in task.blocks) else 1) for task in tasks]
+    futures: list[asyncio.Future[Outcome]] = []
+    with _refusing(futures):
+        futures += service.batcher.submit(client, key, list(zip(tasks, costs, strict=True)))
+        if futures:
+            await _all_done(futures, request, timeout)
+        return [future.result() for future in futures]
 
 
 def _on_offer(service: Service, code: str) -> str:
@@ -111,7 +135,7 @@ async def translate_all(
     """Queue the texts and wait for them, until the deadline or until the client has left."""
     futures: list[asyncio.Future[Outcome]] = []
     places: list[list[asyncio.Future[Outcome] | Outcome]] = []  # for each text its parts, in order
-    try:
+    with _refusing(futures):
         for text, key in zip(wanted.texts, planned.keys, strict=True):
             places.append([])
             for task in _task(wanted, text).parts(whole=key is None or key.html):
@@ -124,6 +148,13 @@ async def translate_all(
         if futures:
             await _all_done(futures, request, service.settings.timeout)
         return [joined([one if isinstance(one, Outcome) else one.result() for one in parts]) for parts in places]
+
+
+@contextmanager
+def _refusing(futures: "list[asyncio.Future[Outcome]]") -> Iterator[None]:
+    """Turn what may happen to queued work into refusals; in the end nothing stays in the queue."""
+    try:
+        yield
     except QueueFullError as full:
         raise too_busy(full.retry_after) from None
     except ClosedError:

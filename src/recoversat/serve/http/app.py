@@ -2,9 +2,12 @@
 
 import hmac
 import json
+import re
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
+from urllib.parse import quote
 
 from fastapi import FastAPI, Request, Response
 from fastapi.responses import FileResponse, PlainTextResponse
@@ -15,9 +18,11 @@ from starlette.types import ASGIApp
 
 from recoversat.serve.http import messages
 from recoversat.serve.http.answering import answer, check_size, plan, translate_all
+from recoversat.serve.http.files import FileDesk, Upload, extensions, translate_upload
 from recoversat.serve.http.gate import Gate, refused
 from recoversat.serve.http.openapi import describe
-from recoversat.serve.http.reading import parse_detect, parse_suggest, parse_translate, read_fields
+from recoversat.serve.http.rate_limit import network_of
+from recoversat.serve.http.reading import parse_detect, parse_suggest, parse_translate, read_fields, read_upload
 from recoversat.serve.http.refusals import RefusalError
 from recoversat.serve.process.metrics import CONTENT_TYPE
 from recoversat.serve.service import Service
@@ -34,6 +39,8 @@ _REFUSALS: dict[int | str, dict[str, Any]] = {
 }
 _MOST_SUGGESTED = 100_000_000  # bytes of suggestions: strangers must not fill the disk
 M = TypeVar("M", messages.TranslateRequest, messages.DetectRequest, messages.SuggestRequest)
+_GONE: dict[int | str, dict[str, Any]] = {404: {"model": messages.ErrorMessage, "description": "No such file"}}
+_HOST = re.compile(r"[A-Za-z0-9.:\[\]_-]{1,255}")
 _BUSY: dict[int | str, dict[str, Any]] = {503: _REFUSALS[503]}
 
 
@@ -45,6 +52,8 @@ def create_app(service: Service) -> ASGIApp:
     app.add_exception_handler(RefusalError, _refusal)
     app.add_exception_handler(Exception, _internal_error)
     _add_translation(app, service)
+    if service.settings.file_limit:
+        _add_files(app, service)
     _add_information(app, service)
     _add_pages(app, service)
     return Gate(app, service)
@@ -106,6 +115,50 @@ def _add_translation(app: FastAPI, service: Service) -> None:
         return _json({"success": True})
 
 
+def _add_files(app: FastAPI, service: Service) -> None:
+    desk = FileDesk()
+    body_limit = service.settings.file_limit + 100_000
+
+    @app.post(
+        "/translate_file",
+        response_model=messages.TranslateFileResponse,
+        responses=_REFUSALS,
+        summary="Translate a file; the answer says where to fetch it",
+    )
+    async def translate_file(request: Request) -> Response:
+        address = _address(request)
+        with desk.place(network_of(address)):
+            fields, filename, content = await read_upload(request, body_limit, service.settings.timeout)
+            key = _api_key(request, fields)
+            service.check_key(key, address)
+            admit = partial(service.admit, key, address)
+            name, direction, size = await translate_upload(
+                service, desk, request, Upload(filename, content), fields, admit
+            )
+        service.metrics.characters.inc(size)
+        request.scope["state"]["note"] = f" {direction} 1 file {size} characters"
+        return _json({"translatedFileUrl": f"{_own_address(request)}/download_file/{name}"})
+
+    @app.get(
+        "/download_file/{name}",
+        responses=_BUSY | _GONE,
+        response_class=Response,
+        summary="Fetch a translated file",
+    )
+    async def download_file(name: str) -> Response:
+        held = desk.find(name)
+        disposition = f"attachment; filename*=UTF-8''{quote(held.filename, safe='')}"
+        headers = {"content-disposition": disposition, "cache-control": "no-store"}
+        return Response(held.content, media_type="application/octet-stream", headers=headers)
+
+
+def _own_address(request: Request) -> str:
+    """Give the address the client knows us by, for links in answers to nobody else."""
+    host = request.headers.get("host", "")
+    known = host if _HOST.fullmatch(host) else ":".join(map(str, request.scope.get("server") or ("localhost",)))
+    return f"{request.url.scheme}://{known}"
+
+
 def _add_information(app: FastAPI, service: Service) -> None:
     catalog = service.catalog
     models_fingerprint(service.settings.models)  # now: the folder may change while it is served
@@ -149,7 +202,7 @@ def _frontend_settings(service: Service) -> dict[str, Any]:
     return {
         "apiKeys": bool(service.keys),
         "charLimit": service.settings.char_limit,
-        "filesTranslation": False,
+        "filesTranslation": bool(service.settings.file_limit),
         "fingerprint": models_fingerprint(service.settings.models),  # ours
         "frontendTimeout": 500,
         "keyRequired": bool(service.keys),
@@ -158,7 +211,7 @@ def _frontend_settings(service: Service) -> dict[str, Any]:
             "target": {"code": target, "name": language_name(target)},
         },
         "suggestions": service.settings.suggestions is not None,
-        "supportedFilesFormat": [],
+        "supportedFilesFormat": extensions() if service.settings.file_limit else [],
     }
 
 

@@ -10,7 +10,7 @@ from recoversat.serve.process.logs import log, log_error
 from recoversat.serve.service import Service
 
 _INFORMATION = ("/languages", "/models", "/frontend/settings", "/health", "/livez", "/readyz", "/metrics")
-PATHS = frozenset({"/", "/spec", "/docs", "/translate", "/detect", "/suggest", *_INFORMATION})
+PATHS = frozenset({"/", "/spec", "/docs", "/translate", "/translate_file", "/detect", "/suggest", *_INFORMATION})
 _PROBES = ("/livez", "/metrics")  # are answered however many requests there are
 _HEADERS = [
     (b"access-control-allow-origin", b"*"),

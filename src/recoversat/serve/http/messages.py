@@ -186,6 +186,12 @@ class TranslateResponse(BaseModel):
     trace: list[TracedSentence] | list[list[TracedSentence]] | None = None
 
 
+class TranslateFileResponse(BaseModel):
+    """Where a translated file can be fetched, for ten minutes."""
+
+    translatedFileUrl: str  # noqa: N815
+
+
 class ServedPair(BaseModel):
     """A direction of translation: K by default, the largest K, the values trained with, and K = 1."""
 

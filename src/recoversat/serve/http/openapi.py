@@ -37,6 +37,8 @@ def describe(app: FastAPI, service: Service) -> dict[str, Any]:
         schemas |= schema.pop("$defs", {})
         _fit(schema["properties"], service)
         spec["paths"][path]["post"]["requestBody"] = _bodies(schema, example)
+    if "/translate_file" in spec["paths"]:
+        spec["paths"]["/translate_file"]["post"]["requestBody"] = _file_body(service)
     app.openapi_schema = spec
     return spec
 
@@ -72,6 +74,18 @@ def _bodies(schema: dict[str, Any], example: dict[str, str]) -> dict[str, Any]:
             "application/x-www-form-urlencoded": {"schema": form, "example": example},
         },
     }
+
+
+def _file_body(service: Service) -> dict[str, Any]:
+    languages = service.catalog.languages
+    fields = {
+        "file": {"type": "string", "format": "binary", "maxLength": service.settings.file_limit},
+        "source": {"type": "string", "enum": ["auto", *languages]},
+        "target": {"type": "string", "enum": languages},
+        "api_key": {"type": "string"},
+    }
+    form = {"type": "object", "properties": fields, "required": ["file", "source", "target"]}
+    return {"required": True, "content": {"multipart/form-data": {"schema": form}}}
 
 
 def _enum(field: dict[str, Any]) -> dict[str, Any]:

@@ -6,8 +6,9 @@ from typing import Any, TypeVar
 
 from fastapi import Request
 from pydantic import BaseModel, ValidationError
-from starlette.datastructures import FormData, QueryParams
+from starlette.datastructures import FormData, QueryParams, UploadFile
 from starlette.exceptions import HTTPException
+from starlette.formparsers import MultiPartException, MultiPartParser
 from starlette.requests import ClientDisconnect
 
 from recoversat.serve.http.messages import DetectRequest, SuggestRequest, TranslateRequest
@@ -22,13 +23,7 @@ _MAX_FIELDS = 1000
 
 async def read_fields(request: Request, limit: int, timeout: float) -> dict[str, Any]:
     """Read the fields of a request, wherever they are, but at most `limit` bytes within `timeout` seconds."""
-    try:
-        async with asyncio.timeout(timeout):
-            body = await _read_body(request, limit)
-    except TimeoutError:
-        raise RefusalError(400, f"Invalid request: not received within {timeout:g} seconds") from None
-    except ClientDisconnect:
-        raise client_left() from None
+    body = await _received(request, limit, timeout)
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind == "application/json" or kind.endswith("+json"):
         return _json_fields(body)
@@ -36,6 +31,18 @@ async def read_fields(request: Request, limit: int, timeout: float) -> dict[str,
     if kind in _FORM_TYPES:
         fields |= _plain_fields(await _form(request, body))
     return fields
+
+
+async def read_upload(request: Request, limit: int, timeout: float) -> tuple[dict[str, Any], str, bytes]:
+    """Read a form with a file; return its fields, the name of the file and what is in it."""
+    body = await _received(request, limit, timeout)
+    form = await _form(request, body)
+    fields = _plain_fields(request.query_params) | _plain_fields(form)
+    _require(fields, "source", "target")
+    file = form.get("file")
+    if not isinstance(file, UploadFile) or not file.filename:
+        raise RefusalError(400, "Invalid request: missing file parameter")
+    return fields, file.filename, await file.read()
 
 
 def parse_translate(fields: dict[str, Any]) -> TranslateRequest:
@@ -76,6 +83,16 @@ def _require(fields: dict[str, Any], *names: str) -> None:
             raise missing(name)
 
 
+async def _received(request: Request, limit: int, timeout: float) -> bytes:
+    try:
+        async with asyncio.timeout(timeout):
+            return await _read_body(request, limit)
+    except TimeoutError:
+        raise RefusalError(400, f"Invalid request: not received within {timeout:g} seconds") from None
+    except ClientDisconnect:
+        raise client_left() from None
+
+
 async def _read_body(request: Request, limit: int) -> bytes:
     body = bytearray()
     async for chunk in request.stream():
@@ -108,9 +125,15 @@ async def _form(request: Request, body: bytes) -> FormData:
     async def receive() -> dict[str, Any]:
         return {"type": "http.request", "body": body, "more_body": False}
 
+    class InMemory(MultiPartParser):
+        spool_max_size = len(body) + 1  # never to a temporary file: there may be no room for one
+
+    received, most = Request(request.scope, receive), {"max_fields": _MAX_FIELDS, "max_part_size": len(body) + 1}
     try:
-        return await Request(request.scope, receive).form(max_fields=_MAX_FIELDS, max_part_size=len(body) + 1)
-    except (HTTPException, UnicodeError, LookupError):  # the last two for charsets that do not exist
+        if request.headers.get("content-type", "").lower().startswith("multipart/form-data"):
+            return await InMemory(request.headers, received.stream(), max_files=_MAX_FIELDS, **most).parse()
+        return await received.form(**most)
+    except (HTTPException, MultiPartException, UnicodeError, LookupError, KeyError):  # and charsets that do not exist
         raise RefusalError(400, "Invalid form") from None
 
 

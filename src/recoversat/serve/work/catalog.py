@@ -14,6 +14,7 @@ from recoversat.files.builtin import builtin_models
 from recoversat.files.model_folder import model_fingerprint, read_config, resolve_model
 from recoversat.inference.translation import Translation
 from recoversat.serve.settings import ServeSettings
+from recoversat.text.documents.block import Block
 from recoversat.text.documents.translating import TranslatedDocument
 from recoversat.text.tokenizer import Tokenizer
 
@@ -47,8 +48,13 @@ class LineTranslator(Protocol):
 
     def translate_documents(
         self, texts: Sequence[str], *, format: str, language: str, translate: Callable[[list[str]], list[str]]
-    ) -> list[TranslatedDocument]:
+    ) -> list[TranslatedDocument[str]]:
         """Translate whole texts, their sentences by `translate`."""
+
+    def translate_blocks(
+        self, blocks: Sequence[Block], *, language: str, translate: Callable[[list[str]], list[str]]
+    ) -> list[TranslatedDocument[str]]:
+        """Translate blocks of a document, their sentences by `translate`."""
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,7 @@ from recoversat.errors import UserError
 from recoversat.inference.translation import Translation, mean_log_prob
 from recoversat.serve.work.alternatives import TRIES, other_translations
 from recoversat.serve.work.catalog import ServedModel
+from recoversat.text.documents.block import Block
 from recoversat.text.documents.translating import TranslatedDocument
 from recoversat.vocab import DEL, NEVER_EMITTED
 
@@ -43,7 +44,10 @@ class BatchKey:
 
 @dataclass(frozen=True)
 class Task:
-    """A text to translate, and what its sender wants to know beside the translation."""
+    """A text to translate, and what its sender wants to know beside the translation.
+
+    Of a file it is some `blocks`; then `text` is what they say, to be measured.
+    """
 
     text: str
     alternatives: int = 0
@@ -51,6 +55,7 @@ class Task:
     trace: int | None = None  # best tokens to show at each position
     forced: tuple[ForcedToken, ...] = ()
     confidence: bool = False
+    blocks: tuple[Block, ...] = ()
 
     @property
     def copies(self) -> int:
@@ -65,8 +70,8 @@ class Task:
     @property
     def plain(self) -> bool:
         """Say whether only the translation is wanted."""
-        return not (self.alternatives or self.details or self.trace is not None or self.forced or self.confidence)
-
+        more = self.alternatives or self.details or self.trace is not None or self.forced or self.confidence
+        return not (more or self.blocks)
 
     def parts(self, *, whole: bool) -> list["Task"]:
         """Cut a long text behind some of its lines, so that others need not wait for all of it.
@@ -95,6 +100,7 @@ class Outcome:
     sentences: list[Translation] = field(default_factory=list)
     milliseconds: float = 0.0
     split: int = 0
+    blocks: list[str] = field(default_factory=list)
 
     @property
     def steps(self) -> int:
@@ -142,7 +148,7 @@ def translate_tasks(job: Job, tasks: Sequence[Task]) -> list[Outcome | Exception
         results[i] = outcome
     for i in within:
         if not tasks[i].plain:
-            results[i] = _attempt(partial(_alone, job, tasks[i]))
+            results[i] = _attempt(partial(_of_file if tasks[i].blocks else _alone, job, tasks[i]))
     return results
 
 
@@ -187,6 +193,13 @@ def _alone(job: Job, task: Task) -> Outcome:
     texts = [_documents(job, [task.text], partial(others.nth, nth))[0].text for nth in range(task.alternatives)]
     unique = [text for text in dict.fromkeys(texts) if text != outcome.text]
     return replace(outcome, alternatives=unique)
+
+
+def _of_file(job: Job, task: Task) -> Outcome:
+    done = job.model.translator.translate_blocks(
+        task.blocks, language=job.model.source, translate=SentenceTranslator(job)
+    )
+    return Outcome("", blocks=[block.text for block in done])
 
 
 class SentenceTranslator:
@@ -245,12 +258,12 @@ def _token_id(job: Job, wanted: ForcedToken) -> int:
     return index
 
 
-def _documents(job: Job, texts: list[str], translate: Translate) -> list[TranslatedDocument]:
+def _documents(job: Job, texts: list[str], translate: Translate) -> list[TranslatedDocument[str]]:
     model, form = job.model, "html" if job.key.html else "text"
     return model.translator.translate_documents(texts, format=form, language=model.source, translate=translate)
 
 
-def _outcome(document: TranslatedDocument) -> Outcome:
+def _outcome(document: TranslatedDocument[str]) -> Outcome:
     return Outcome(document.text, split=len(document.split))
 
 

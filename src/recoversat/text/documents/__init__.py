@@ -4,25 +4,74 @@ A format is a module of this folder with a function `parse(source) -> Document` 
 be translated, and how to put their translations back. A new one costs that module and a line below.
 """
 
+from dataclasses import dataclass
 from importlib import import_module
-from typing import TYPE_CHECKING
+from importlib.util import find_spec
+from pathlib import PurePath
+from typing import TYPE_CHECKING, AnyStr, NamedTuple
 
 from recoversat.errors import UserError
 
 if TYPE_CHECKING:
     from recoversat.text.documents.block import Document
 
-# What a user calls a format: its module, and what it does, in words.
+
+class Languages(NamedTuple):
+    """Codes of the languages a document is translated from and into."""
+
+    source: str
+    target: str
+
+
+@dataclass(frozen=True)
+class Format:
+    """What is known of a format without its module; one that is `bilingual` is parsed for two languages."""
+
+    module: str
+    words: str  # what it does
+    extensions: tuple[str, ...] = ()
+    binary: bool = False
+    bilingual: bool = False
+    library: str = ""  # of the extra "files"
+
+    @property
+    def is_available(self) -> bool:
+        """Tell whether all that it needs is installed."""
+        return not self.library or find_spec(self.library) is not None
+
+
+# What a user calls a format. Files of it are known by their extensions; those of plain text are files of lines.
 FORMATS = {
-    "text": ("plain", "split into sentences"),
-    "html": ("html", "tags kept"),
-    "srt": ("srt", "subtitles, numbers and times kept"),
+    "text": Format("plain", "split into sentences"),
+    "html": Format("html", "tags kept", (".html", ".htm", ".xhtml")),
+    "srt": Format("srt", "subtitles, numbers and times kept", (".srt",)),
+    "vtt": Format("vtt", "subtitles of the web", (".vtt",)),
+    "docx": Format("docx", "Word", (".docx",), binary=True, library="lxml"),
+    "odt": Format("odt", "OpenDocument text", (".odt",), binary=True, library="lxml"),
+    "tmx": Format("tmx", "translation memories filled in", (".tmx",), binary=True, bilingual=True, library="lxml"),
+    "po": Format("po", "untranslated messages filled in", (".po", ".pot"), bilingual=True),
+    "md": Format("markdown", "Markdown, code and links kept", (".md", ".markdown"), library="markdown_it"),
 }
 
 
-def parse(source: str, format: str) -> "Document":
+def format_of(path: PurePath) -> str | None:
+    """Tell the format of a file by its extension; None where none is known.
+
+    >>> format_of(PurePath("page.HTML")), format_of(PurePath("corpus.en"))
+    ('html', None)
+    """
+    return next((name for name, known in FORMATS.items() if path.suffix.lower() in known.extensions), None)
+
+
+def parse(source: AnyStr, format: str, languages: Languages = Languages("", "")) -> "Document[AnyStr]":
     """Read a document in one of the formats."""
     if format not in FORMATS:
         raise UserError(f"format {format!r} is not known; there are: {', '.join(FORMATS)}")
-    document: Document = import_module(f"{__name__}.{FORMATS[format][0]}").parse(source)
+    known = FORMATS[format]
+    if isinstance(source, bytes) != known.binary:
+        raise TypeError(f"format {format!r} is read from {'bytes' if known.binary else 'text'}")
+    if not known.is_available:
+        raise UserError(f"format {format} needs {known.library}: pip install 'recoversat[files]'")
+    module = import_module(f"{__name__}.{known.module}")
+    document: Document[AnyStr] = module.parse(source, languages) if known.bilingual else module.parse(source)
     return document

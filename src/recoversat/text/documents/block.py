@@ -9,6 +9,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from operator import itemgetter
+from typing import AnyStr, Generic
 
 TOKEN = re.compile(
     r"""
@@ -28,11 +29,11 @@ VOID = frozenset({  # elements that have no content and no end tag
 
 
 @dataclass(frozen=True)
-class Document:
+class Document(Generic[AnyStr]):
     """What is to be translated of a document, and how to write it again with one translation for each block."""
 
     blocks: Sequence["Block"]
-    put_back: Callable[[Sequence[str]], str]
+    put_back: Callable[[Sequence[str]], AnyStr]
 
 
 @dataclass(frozen=True)
@@ -40,7 +41,8 @@ class Block:
     """Running text with `tags` at offsets; `raw[i]` is how character i was written in the source.
 
     `slots` maps single characters of the text to the source of elements that stand there untranslated.
-    Plain text is a block without tags, whose `raw` is the text itself.
+    Plain text is a block without tags, whose `raw` is the text itself. In `markup` translated text is escaped, and
+    several spaces are as good as one unless it `keeps_spaces`.
     """
 
     text: str
@@ -48,6 +50,7 @@ class Block:
     tags: Sequence[tuple[int, str]] = ()
     slots: Mapping[int, str] = field(default_factory=dict)
     markup: bool = False
+    keeps_spaces: bool = False
 
     def source(self, start: int, end: int, tags: slice) -> str:
         """Give the source of the text from `start` to `end` with these of the tags."""
@@ -122,7 +125,8 @@ class Block:
         return slash_and_name(self.tags[index][1]) if in_place else None
 
     def _line(self, start: int, end: int) -> str:
-        return re.sub(" +", " ", self.text[start:end]) if self.markup else self.text[start:end]
+        text = self.text[start:end]
+        return re.sub(" +", " ", text) if self.markup and not self.keeps_spaces else text
 
 
 def tags_in(source: str) -> list[str]:

@@ -30,7 +30,7 @@ _UNTRANSLATED = frozenset({
 _RAW_TEXT = frozenset({"iframe", "script", "style", "textarea"})  # a "<p>" in here is no tag
 
 
-def parse(source: str) -> Document:
+def parse(source: str) -> Document[str]:
     """Find the running text of a page; all else is copied."""
     parts = list(blocks_of_html(source))
 

@@ -3,6 +3,6 @@
 from recoversat.text.documents.block import Block, Document
 
 
-def parse(source: str) -> Document:
+def parse(source: str) -> Document[str]:
     """Take the whole text for one block."""
     return Document([Block(source, source)], "".join)

@@ -5,28 +5,31 @@ places. A longer one gets more lines rather than longer ones.
 """
 
 import re
-from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import accumulate
-from operator import itemgetter
 
 from recoversat.errors import UserError
 from recoversat.text.documents.block import Block, Document
+from recoversat.text.documents.breaking import cut_at, cut_like, spaces_of
 
 _TIME = r"(?:\d+:)?\d+:\d+[,.]\d+"
 _TIMES = re.compile(rf"[ \t]*{_TIME}[ \t]*-->[ \t]*{_TIME}.*")
 _LINE = re.compile(r"[^\r\n]*(?:\r\n|\r|\n|\Z)")
-_TAG = re.compile(r"</?[A-Za-z][^<>]*>|\{\\[^{}]*\}")  # <i>, <font color="red">, {\an8}
+_TAG = re.compile(r"</?[A-Za-z][^<>]*>|\{\\[^{}]*\}|<\d+:[\d:.]+>")  # <i>, <font color="red">, {\an8}, <00:01.000>
 _SPEAKER = re.compile(rf"[ \t]*(?:(?:{_TAG.pattern}|[ \t])*[-–—♪][ \t]*)?")
 _WIDEST = 42  # characters of a line, as broadcasters have it
 
 
-def parse(source: str) -> Document:
+def parse(source: str) -> Document[str]:
     """Find what is said; all else is copied."""
-    parts = list(_parts(source))
     if source.strip() and not any(map(_TIMES.match, _LINE.findall(source))):
         raise UserError("these are no subtitles: no line such as 00:00:01,000 --> 00:00:04,000 is in them")
+    return subtitles(source)
+
+
+def subtitles(source: str) -> Document[str]:
+    """Find what is said, if there is anything."""
+    parts = list(_parts(source))
 
     def put_back(translations: Sequence[str]) -> str:
         left = iter(translations)
@@ -58,12 +61,11 @@ class _Speech:
     def broken(self, translation: str) -> str:
         """Break a translation into lines."""
         lengths = [len(_TAG.sub("", line)) for line in self.lines]
-        *ends, total = accumulate(lengths, lambda end, length: end + 1 + length)  # a break counts as a space
-        said, spaces, widest = len(_TAG.sub("", translation)), _spaces(translation), max(_WIDEST, *lengths)
-        lines = _cut(translation, spaces, [end * said / total for end in ends])
+        said, spaces, widest = len(_TAG.sub("", translation)), spaces_of(translation, _TAG), max(_WIDEST, *lengths)
+        lines = cut_like(translation, spaces, lengths, said)
         for n in (said // widest + 1, said // widest + 2):  # words may not fill the first
             if n > len(self.lines) and max(len(_TAG.sub("", line)) for line in lines) > widest:
-                lines = _cut(translation, spaces, [said * i / n for i in range(1, n)])
+                lines = cut_at(translation, spaces, [said * i / n for i in range(1, n)])
         breaks = [*self.breaks, *[self.newline] * len(lines)]
         return "".join(line + after for line, after in zip(lines, [*breaks[: len(lines) - 1], ""], strict=True))
 
@@ -106,33 +108,3 @@ def _said(lines: Sequence[str], newline: str) -> Iterator[str | _Speech]:
         after = line[len(before) + len(text) :]
     yield from [speech] if speech.lines else []
     yield after
-
-
-def _spaces(text: str) -> list[tuple[int, int]]:
-    """List the spaces between words: their places, and how many characters a viewer sees before them.
-
-    >>> _spaces('<font color="red">Go</font> on')
-    [(27, 2)]
-    """
-    hidden = {at for match in _TAG.finditer(text) for at in range(*match.span())}
-    visible = [at for at in range(len(text)) if at not in hidden]
-    return [(at, before) for before, at in enumerate(visible) if text[at] == " "]
-
-
-def _cut(text: str, spaces: Sequence[tuple[int, int]], wanted: Sequence[float]) -> list[str]:
-    """Cut a text at the spaces nearest to the wanted places, which grow.
-
-    >>> _cut("a big house", _spaces("a big house"), [6.0])
-    ['a big', 'house']
-    """
-    lines, start, first = [], 0, 0  # `first` of the spaces that are left
-    for place in wanted:
-        behind = bisect_left(spaces, place, lo=first, key=itemgetter(1))
-        near = spaces[max(behind - 1, first) : behind + 1]
-        if not near:
-            break
-        at, seen = min(near, key=lambda space: abs(space[1] - place))
-        lines.append(text[start:at])
-        start = at + 1
-        first = bisect_left(spaces, seen + 1, lo=first, key=itemgetter(1))
-    return [*lines, text[start:]]

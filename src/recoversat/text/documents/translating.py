@@ -11,8 +11,10 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
+from typing import AnyStr, Generic
 
-from recoversat.text.documents import parse
+from recoversat.text.documents import Languages, parse
 from recoversat.text.documents.block import Block
 from recoversat.text.documents.elements import Element, element_tree
 from recoversat.text.documents.tags import Locate, Tagged, set_tags
@@ -26,10 +28,10 @@ _BREAK = re.compile(r"[\n\r\t\v\f\x1c-\x1e\x85\u2028\u2029]+")
 
 
 @dataclass(frozen=True)
-class TranslatedDocument:
+class TranslatedDocument(Generic[AnyStr]):
     """A translation, and the sentences that were too long for the model and translated in parts."""
 
-    text: str
+    text: AnyStr  # bytes where the format is no text
     split: tuple[str, ...] = ()
 
 
@@ -54,15 +56,16 @@ class _Sentence:
 
 
 def translate_documents(
-    texts: Sequence[str],
+    texts: Sequence[AnyStr],
     translate: Translate,
     *,
     language: str,
+    target: str = "",
     format: str = "text",
     fits: Fits = lambda part: True,
     locate: Locate | None = None,
-) -> list[TranslatedDocument]:
-    r"""Translate texts written in `language`, keeping white space, placeholders and tags.
+) -> list[TranslatedDocument[AnyStr]]:
+    r"""Translate texts written in `language` into `target`, keeping white space, placeholders and tags.
 
     `translate` gets different, non-empty, single-line strings that fit, and answers one string for each; the first
     call is for the sentences themselves. Where it answers nothing at all, the source stands. In plain text a line break
@@ -73,9 +76,28 @@ def translate_documents(
     >>> translate_documents(["Hi {name}!  Bye.\n"], shout, language="en")[0].text
     'HI {name}!  BYE.\n'
     """
-    documents = [parse(text, format) for text in texts]
-    parsed = [[_parsed(block, language) for block in document.blocks] for document in documents]
-    sentences = [part for blocks in parsed for block in blocks for part in block if isinstance(part, _Sentence)]
+    documents = [parse(text, format, Languages(language, target)) for text in texts]
+    blocks = [block for document in documents for block in document.blocks]
+    done = iter(translate_blocks(blocks, translate, language=language, fits=fits, locate=locate))
+    results = []
+    for document in documents:
+        mine = list(islice(done, len(document.blocks)))
+        split = tuple(sentence for block in mine for sentence in block.split)
+        results.append(TranslatedDocument(document.put_back([block.text for block in mine]), split))
+    return results
+
+
+def translate_blocks(
+    blocks: Sequence[Block],
+    translate: Translate,
+    *,
+    language: str,
+    fits: Fits = lambda part: True,
+    locate: Locate | None = None,
+) -> list[TranslatedDocument[str]]:
+    """Translate blocks of documents, whatever their formats: the road of `translate_documents` without its ends."""
+    parsed = [_parsed(block, language) for block in blocks]
+    sentences = [part for block in parsed for part in block if isinstance(part, _Sentence)]
     answers: dict[str, str] = {}  # of all that was translated by itself
     long: set[str] = set()  # what of it had to be cut
 
@@ -98,11 +120,11 @@ def translate_documents(
     pairs = zip(sentences, woven, strict=True)
     written = iter([sentence.run_by_run(answers) if text is None else text for sentence, text in pairs])
     results = []
-    for document, blocks in zip(documents, parsed, strict=True):
-        done = ["".join(part if isinstance(part, str) else next(written) for part in block) for block in blocks]
-        mine = [part for block in blocks for part in block if isinstance(part, _Sentence)]
+    for block in parsed:
+        done = "".join(part if isinstance(part, str) else next(written) for part in block)
+        mine = [part for part in block if isinstance(part, _Sentence)]
         split = tuple(one.whole for one in mine if long.intersection([one.whole, *one.runs]))
-        results.append(TranslatedDocument(document.put_back(done), split))
+        results.append(TranslatedDocument(done, split))
     return results
 
 

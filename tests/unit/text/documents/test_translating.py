@@ -44,7 +44,7 @@ def batch(fake: Fake) -> Callable[[list[str]], list[str]]:
 
 def translate_document(
     text: str, translate: Callable[[list[str]], list[str]], *, max_tokens: int | None = None, n_tokens=len, **options
-) -> TranslatedDocument:
+) -> TranslatedDocument[str]:
     """Translate one text of sentences that fit into so many tokens."""
 
     def fits(part: str) -> bool:

@@ -2,13 +2,11 @@
 
 export class Trouble extends Error {}
 
-/** Fetch JSON from the server. */
+/** Fetch JSON from the server; `fields` are sent as JSON, or as they are if they are a form. */
 export async function fetchJson(path, fields) {
-  const options = fields && {
-    method: "POST",
-    headers: { "Content-Type": "application/json" },
-    body: JSON.stringify(fields),
-  };
+  const options = fields && (fields instanceof FormData
+    ? { method: "POST", body: fields }
+    : { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify(fields) });
   let response;
   try {
     response = await fetch(path, options);

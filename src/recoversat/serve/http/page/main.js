@@ -21,6 +21,8 @@ async function start() {
   state.names = Object.fromEntries(languages.map(({ code, name }) => [code, name]));
   state.limit = settings.charLimit;
   find("key-row").hidden = !settings.keyRequired;
+  find("choose-file").hidden = !settings.filesTranslation;
+  find("file").accept = settings.supportedFilesFormat.join(",");
   find("direction").replaceChildren(...models.map((model, at) => new Option(`${state.names[model.source]} → ${state.names[model.target]}`, at)));
   await restore();
 }
@@ -103,6 +105,33 @@ async function compare(question, segments, current) {
   if (current()) decoding.compare(answer);
 }
 
+/** Have a file translated, and offer it for download. */
+async function translateFile() {
+  const [file] = find("file").files;
+  if (!file) return;
+  const { source, target } = model();
+  const form = new FormData();
+  const key = find("key").value;
+  for (const [name, value] of Object.entries({ file, source, target, ...(key && { api_key: key }) })) form.append(name, value);
+  complain(null);
+  find("fetch-file").hidden = true;
+  find("choose-file").disabled = true;
+  find("choose-file").textContent = `Translating ${file.name}`;
+  try {
+    const { translatedFileUrl } = await fetchJson("translate_file", form);
+    find("fetch-file").href = new URL(translatedFileUrl).pathname.slice(1); // of this server, however it is reached
+    find("fetch-file").hidden = false;
+    find("fetch-file").focus();
+  } catch (error) {
+    if (!(error instanceof Trouble)) throw error;
+    complain(error.message);
+  } finally {
+    find("file").value = "";
+    find("choose-file").disabled = false;
+    find("choose-file").textContent = "Translate a file";
+  }
+}
+
 function complain(message) {
   const box = find("error");
   box.hidden = !message;
@@ -130,6 +159,8 @@ find("direction").addEventListener("change", () => {
   translate([], false);
 });
 find("link").addEventListener("click", copyLink);
+find("choose-file").addEventListener("click", () => find("file").click());
+find("file").addEventListener("change", translateFile);
 find("error").querySelector("button").addEventListener("click", () =>
   (state.models.length ? translate(state.last?.forced ?? [], state.last?.adapting ?? false) : start().catch(report)));
 window.addEventListener("hashchange", () => restore());

@@ -1,0 +1,123 @@
+"""Translate files in the formats people have them in, whole."""
+
+import codecs
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from recoversat.errors import UserError
+from recoversat.files.storage import atomic_file, decoded, faults_named, open_bytes
+from recoversat.inference.request import WantedSegments
+from recoversat.pipeline.direction import Directions, turned
+from recoversat.pipeline.outputs import Job
+from recoversat.text.documents import FORMATS, Languages, format_of, parse
+from recoversat.text.documents.block import Document
+from recoversat.translator import Translator
+
+_JSON_LINES = (".jsonl", ".ndjson")
+_SAMPLE = 512  # blocks that tell the language of a document
+
+
+def choose_format(wanted: str | None, files: Sequence[Path], jsonl: bool) -> tuple[str, bool]:
+    """Tell which format files are in, and whether lines are JSON: as wanted, or else by their extensions.
+
+    >>> choose_format(None, [Path("report.docx")], False), choose_format(None, [Path("corpus.en")], False)
+    (('docx', False), ('lines', False))
+    """
+    if wanted and wanted != "lines" and wanted not in FORMATS:
+        raise UserError(f"--format {wanted}: there are lines, {', '.join(FORMATS)}")
+    if wanted or jsonl or not files:
+        return wanted or "lines", jsonl
+    found = {format_of(path) or ("jsonl" if path.suffix.lower() in _JSON_LINES else "lines") for path in files}
+    if len(found) > 1:
+        raise UserError(f"files of several formats ({', '.join(sorted(found))}): translate them apart, or add --format")
+    (format,) = found
+    return ("lines", True) if format == "jsonl" else (format, False)
+
+
+def translate_documents(
+    translator: Translator,
+    job: Job,
+    *,
+    format: str,
+    directions: Directions | None = None,
+    segments: WantedSegments = None,
+    batch_size: int = 32,
+    beam: int = 1,
+) -> None:
+    """Translate files (or standard input) whole, one after the other; spacing, placeholders, tags and layout are kept.
+
+    Text goes to the job's file or to standard output. What is no text goes to its file, or beside the source:
+    report.de.docx. Where `directions` are open, each document says by its words which one it takes.
+    """
+    known = FORMATS[format]
+    if known.binary and len(job.files) > 1:
+        raise UserError(f"--format {format}: several files cannot be written as one; name a folder: --out FOLDER/")
+    out, written = job.out, []
+    for path in job.files or [None]:
+        name = str(path) if path else "standard input"
+        source = _read(path) if path else sys.stdin.buffer.read()
+        with _named(name):
+            document: bytes | str = source if known.binary else decoded(source, name)
+        if directions:
+            translator = turned(translator, directions.choose(_words(document, format, translator), name))
+        if known.binary and out is None:
+            out = _beside(job.files, translator.target, format)
+        with _named(name):
+            (done,) = translator.translate_documents(
+                [document], format=format, segments=segments, batch_size=batch_size, beam=beam
+            )
+        for sentence in done.split:
+            print(f"note: a sentence was too long and translated in parts: {sentence[:60]}...", file=sys.stderr)
+        mark = codecs.BOM_UTF8 if not known.binary and source.startswith(codecs.BOM_UTF8) else b""
+        written.append(done.text if isinstance(done.text, bytes) else mark + done.text.encode())
+    _write(written, out)
+
+
+def _words(document: bytes | str, format: str, translator: Translator) -> str:
+    """Give the text of a document's beginning, without its marks."""
+    with suppress(UserError):  # a damaged one is refused where it is translated
+        parsed: Document[Any] = parse(document, format, Languages(translator.source, translator.target))
+        return "\n".join(block.text for block in islice(parsed.blocks, _SAMPLE))
+    return ""
+
+
+def _read(path: Path) -> bytes:
+    with faults_named(path), open_bytes(path) as stream:
+        return stream.read()
+
+
+def _beside(files: Sequence[Path], target: str, format: str) -> Path:
+    """Name the translation of a file that is no text: it does not go to a terminal."""
+    if not files:
+        raise UserError(f"--format {format}: name the file to write: --out FILE")
+    out = files[0].with_suffix(f".{target}{files[0].suffix}")
+    if out.exists():
+        raise UserError(f"{out} exists already; name another file: --out FILE")
+    print(f"writing {out}", file=sys.stderr)
+    return out
+
+
+@contextmanager
+def _named(name: str) -> Iterator[None]:
+    """Say which file an error is about."""
+    try:
+        yield
+    except UserError as error:
+        raise UserError(f"{name}: {error}") from None
+
+
+def _write(documents: Sequence[bytes], out: Path | None) -> None:
+    """Write documents one after the other, each of text on lines of its own."""
+    ended = [text if text.endswith(b"\n") else text + b"\n" for text in documents[:-1]]
+    whole = b"".join([*ended, *documents[-1:]])
+    if out is None:
+        sys.stdout.flush()
+        sys.stdout.buffer.write(whole)
+        sys.stdout.buffer.flush()
+        return
+    with atomic_file(out) as scratch:
+        scratch.write_bytes(whole)
