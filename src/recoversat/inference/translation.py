@@ -78,8 +78,10 @@ class Translation:
 
     `ids` are the tokens of `text`, white space apart: those of the segments, or the text's own where a repair
     has put other words, or capitals, for what the segments say. `repairs` names all that have changed something.
-    `confidence` is the mean probability (geometric, from 0 to 1) of the tokens with K = 1, their EOS included, however
-    they were written: unlike `score` it can be compared between sentences. None where nobody asked for it.
+    `confidence` comes from the mean log-probability of the tokens with K = 1, their EOS included, however they were
+    written, so unlike `score` it can be compared between sentences. Of a calibrated model it is the probability that
+    this is a good translation (docs/decoding.md), else the geometric mean of the tokens' probabilities.
+    `doubtful` are the places in `text` of words that K = 1 finds unlikely. Both are empty where nobody asked.
     """
 
     source: str
@@ -89,6 +91,7 @@ class Translation:
     ids: list[int] = field(default_factory=list)
     repairs: tuple[str, ...] = ()
     confidence: float | None = None
+    doubtful: tuple[tuple[int, int], ...] = ()
 
     @property
     def score(self) -> float:
