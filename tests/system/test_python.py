@@ -85,7 +85,9 @@ def test_a_cancelled_call_stops_and_the_next_one_works(translator: Translator) -
         await asyncio.sleep(0.3)
         for call in calls:
             call.cancel()
-        assert all(isinstance(one, asyncio.CancelledError) for one in await asyncio.gather(*calls, return_exceptions=True))
+        assert all(
+            isinstance(one, asyncio.CancelledError) for one in await asyncio.gather(*calls, return_exceptions=True)
+        )
         await translator.atranslate(["Good morning!"])  # waits for its turn
         return time.perf_counter() - began
 

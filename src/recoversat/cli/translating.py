@@ -54,6 +54,15 @@ def translate(
         list[str] | None,
         typer.Option("--force", help="SEGMENT:POSITION=WORDS must stand there, e.g. '6:1=the'.", show_default=False),
     ] = None,
+    glossary: Annotated[
+        Path | None, typer.Option(help="Terms to translate as wished, as TSV (docs/glossary.md).", show_default=False)
+    ] = None,
+    min_confidence: Annotated[
+        float | None,
+        typer.Option(
+            min=0, max=1, help="Leave lines below it untranslated; in JSON they are doubtful.", show_default=False
+        ),
+    ] = None,
     format_: Annotated[
         str, typer.Option("--format", metavar="FORMAT", help=f"{'; '.join(_FORMATS.values())}.")
     ] = "lines",
@@ -89,8 +98,16 @@ def translate(
     from recoversat.translator import Translator
 
     if workers or cluster or shard:
-        steered = show or trace or force_words or teacher or line_buffered or max_memory or no_repairs
-        if steered or quality or best_of or exact or isinstance(segments, tuple) or format_ != "lines":
+        steered = show or trace or force_words or teacher or line_buffered or max_memory or no_repairs or glossary
+        if (
+            steered
+            or min_confidence is not None
+            or quality
+            or best_of
+            or exact
+            or isinstance(segments, tuple)
+            or format_ != "lines"
+        ):
             raise UserError(
                 "--workers, --cluster and --shard write lines to a folder, and take no options that show or steer"
             )
@@ -100,6 +117,8 @@ def translate(
             shard_size=shard_size,
         )  # fmt: skip
         return
+    if glossary and force_words:
+        raise UserError("--glossary goes without --force, which names a place in one division into segments")
     inspection = Inspection.of(show, trace, force_words, jsonl=jsonl)
     if format_ not in _FORMATS:
         raise UserError(f"--format {format_}: there are {', '.join(_FORMATS)}")
@@ -118,18 +137,21 @@ def translate(
     if quality or best_of:
         asked = {"quality": quality or "fast"} | ({"best_of": best_of} if best_of else {})
         translator.set_decoding(**asked)
+    translator.set_glossary(glossary)
     if no_repairs:
         translator.set_decoding(repairs="none")
     if format_ != "lines":
-        if show or trace or force_words or jsonl or line_buffered:
-            raise UserError(f"--format {format_} goes without --show, --trace, --force, --jsonl and --line-buffered")
+        if show or trace or force_words or jsonl or line_buffered or min_confidence is not None:
+            raise UserError(
+                f"--format {format_} goes without --show, --trace, --force, --jsonl, --line-buffered and --min-confidence"
+            )
         translate_whole(
             translator, files or [], out, format=format_, segments=segments, batch_size=batch_size, beam=beam
         )
     else:
         translate_lines(
             translator, files or [], out, segments=segments, batch_size=batch_size, beam=beam, jsonl=jsonl,
-            at_once=line_buffered, inspection=inspection,
+            at_once=line_buffered, inspection=inspection, min_confidence=min_confidence,
         )  # fmt: skip
 
 
@@ -221,6 +243,10 @@ def serve(
     suggestions: Annotated[
         Path | None, typer.Option(help="Take /suggest; write JSON lines here.", show_default=False)
     ] = None,
+    glossary: Annotated[
+        list[str] | None,
+        typer.Option(help="en-de=FILE, or FILE for all pairs: terms to translate as wished.", show_default=False),
+    ] = None,
     log_text: Annotated[bool, typer.Option("--log-text", help="Write users' texts to the log.")] = False,
     device: Device = "cpu",
     compute_type: Annotated[str, typer.Option(help="int8, float32; on a GPU float16, bfloat16, float32.")] = "default",
@@ -234,6 +260,7 @@ def serve(
         queue_size=queue_size, char_limit=char_limit, text_limit=text_limit, piece_limit=piece_limit, timeout=timeout,
         hang_timeout=hang_timeout, max_connections=max_connections, api_keys=api_keys, rate_limit=rate_limit,
         trusted_proxy=trusted_proxy, metrics_token=metrics_token, suggestions=suggestions, log_text=log_text,
+        glossaries=tuple(glossary or ()),
     )  # fmt: skip
     try:
         from recoversat.serve.process.server import serve

@@ -20,27 +20,32 @@ from recoversat.text.tokenizer import Tokenizer
 CALIBRATION = "confidence.json"
 FORMAT = "recoversat-confidence-1"
 _UNLIKELY = math.log(0.05)  # of a token with K = 1: its word is in doubt
+_WORST = -20.0  # what is less likely still is no worse
 _WORD = re.compile(r"\S+")
 
 Range = tuple[int, int]
 
 
 class Curve(BaseModel):
-    """A logistic curve over the mean log-probability of a token, and how many sentences it was fitted to."""
+    """A logistic curve over what K = 1 says of the tokens, and how many sentences it was fitted to."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    slope: float = Field(gt=0)
-    intercept: float
+    weights: tuple[float, float, float, float]  # of `features`
     sentences: int = Field(ge=1)
 
-    def probability(self, mean_log_prob: float) -> float:
+    def probability(self, log_probs: Sequence[float]) -> float:
         """Return how probable a good translation is.
 
-        >>> round(Curve(slope=4, intercept=2, sentences=1).probability(-0.5), 3)
+        >>> round(Curve(weights=(2, 4, 0, 0), sentences=1).probability([-0.4, -0.6]), 3)
         0.5
         """
-        return 1 / (1 + math.exp(-self.intercept - self.slope * mean_log_prob))
+        return 1 / (1 + math.exp(-float(np.dot(self.weights, features(log_probs)))))
+
+
+def features(log_probs: Sequence[float]) -> tuple[float, float, float, float]:
+    """Return what the curve is over: 1, the mean and the worst log-probability, and the logarithm of the length."""
+    return 1.0, float(np.mean(log_probs)), float(max(min(log_probs), _WORST)), math.log(len(log_probs))
 
 
 class Calibration(BaseModel):
@@ -84,8 +89,7 @@ def judge(
     """Judge a text by the log-probabilities of its tokens and EOS; nothing is said where nobody asked for them."""
     if not log_probs:
         return Judgement()
-    mean = float(np.mean(log_probs))
-    sure = curve.probability(mean) if curve else math.exp(mean)
+    sure = curve.probability(log_probs) if curve else float(np.exp(np.mean(log_probs)))
     return Judgement(sure, _doubtful(text, ids, log_probs, tokenizer))
 
 

@@ -20,7 +20,7 @@ from recoversat.text.alignment import Part, Range
 from recoversat.text.glossary import Wanted
 
 _NEAR = 1  # segments on either side of the likeliest one that may begin with a term
-_MOST_TERMS = 20  # of a sentence that are seen to
+_MOST_TERMS = 8  # of a sentence that are seen to
 
 
 @dataclass(frozen=True)
@@ -63,15 +63,16 @@ class ObeyGlossary(Repair):
         return [attempt.draft for attempt in attempts]
 
     def is_better(self, again: Draft, first: Draft) -> bool:
-        return len(self._missing(again)) < len(self._missing(first))
+        return len(self._missing(again, alone=True)) < len(self._missing(first, alone=True))
 
-    def _missing(self, draft: Draft) -> list[Wanted]:
+    def _missing(self, draft: Draft, *, alone: bool = False) -> list[Wanted]:
+        """List what a draft lacks; what is written again must have a term as a word of its own."""
         assert self.request.glossary
         wanted = self.request.glossary.wanted(draft.source.text, self.translator.source)
-        return [one for one in wanted if self._lacks(draft, one)]
+        return [one for one in wanted if self._lacks(draft, one, alone=alone)]
 
-    def _lacks(self, draft: Draft, wanted: Wanted) -> bool:
-        return wanted.find_in(draft.text, self.translator.target) is None
+    def _lacks(self, draft: Draft, wanted: Wanted, *, alone: bool = False) -> bool:
+        return wanted.find_in(draft.text, self.translator.target, alone=alone) is None
 
     def _with_term(self, attempts: list[_Attempt], wanted: list[Wanted], write: Write) -> list[_Attempt]:
         """Write each again with one term more, in all ways there are, and keep the likeliest that lacks fewer."""
@@ -99,7 +100,7 @@ class ObeyGlossary(Repair):
             [one.part(draft, wished=True) for one, draft in zip(asked, drafts, strict=True)]
         )
         return [
-            (i, _put(one, draft, place if self._lacks(draft, one.terms[-1]) else None))
+            (i, _put(one, draft, place if self._lacks(draft, one.terms[-1], alone=True) else None))
             for i, (one, draft, place) in enumerate(zip(asked, drafts, places, strict=True))
         ]
 

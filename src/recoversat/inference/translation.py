@@ -93,6 +93,10 @@ class Translation:
     confidence: float | None = None
     doubtful: tuple[tuple[int, int], ...] = ()
 
+    def is_doubtful(self, least: float | None) -> bool:
+        """Say whether it is known to be less sure than that."""
+        return least is not None and self.confidence is not None and self.confidence < least
+
     @property
     def score(self) -> float:
         """Mean log-probability of what the model wrote and the translation keeps, every EOS included."""

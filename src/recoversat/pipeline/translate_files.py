@@ -31,8 +31,12 @@ def translate_lines(
     jsonl: bool = False,
     at_once: bool = False,
     inspection: Inspection = _PLAIN,
+    min_confidence: float | None = None,
 ) -> None:
-    """Translate files (or standard input) to a file, whole or not at all, or to standard output; `at_once` by lines."""
+    """Translate files (or standard input) to a file, whole or not at all, or to standard output; `at_once` by lines.
+
+    What is less sure than `min_confidence` is said to be doubtful in JSON lines, and stays untranslated in plain ones.
+    """
     force, top_tokens = inspection.force, inspection.top_tokens
     if at_once and force:
         raise UserError("--line-buffered goes without --force, which looks at all lines together")
@@ -45,25 +49,32 @@ def translate_lines(
         translations: Iterable[Translation]
         if force:  # an error names the line: all are translated in one go
             translations = translator.translate(
-                list(texts), segments=segments, batch_size=batch_size, beam=beam, force=force, alternatives=top_tokens
-            )
+                list(texts), segments=segments, batch_size=batch_size, beam=beam, force=force, alternatives=top_tokens,
+                confidence=min_confidence is not None,
+            )  # fmt: skip
         else:
             batch_size, window = (1, 1) if at_once else (batch_size, WINDOW)
             translations = translator.translate_iterable(
                 texts, segments=segments, batch_size=batch_size, beam=beam, window=window, alternatives=top_tokens,
-                scores=bool(top_tokens), done=bar.advance,
+                scores=bool(top_tokens), confidence=min_confidence is not None, done=bar.advance,
             )  # fmt: skip
+        left = 0
         for number, translation in enumerate(translations, 1):
             line = inspection.shown(translation, translator.config.data.tokenizer, forced, stream)
+            is_doubtful = translation.is_doubtful(min_confidence)
             if keep is not None:
-                told = {} if translation.confidence is None else {"confidence": round(translation.confidence, 4)}
+                told = _told(translation) | ({"doubtful": True} if is_doubtful else {})
                 line = json.dumps(next(keep) | {"translation": translation.text} | told, ensure_ascii=False)
+            elif is_doubtful:
+                line, left = translation.source, left + 1
             stream.write(line + "\n")
             if at_once:
                 stream.flush()
             if trace:
                 write_trace(trace, translation, number, forced)
         stream.flush()
+    if left:
+        print(f"note: {left} lines are not translated, confidence below {min_confidence:g}", file=sys.stderr)
 
 
 def translate_whole(
@@ -105,6 +116,10 @@ def output_stream(out: Path | None) -> Iterator[IO[str]]:
         return
     with atomic_file(out) as scratch, open(scratch, "w", encoding="utf-8", newline="\n") as stream:
         yield stream
+
+
+def _told(translation: Translation) -> dict[str, Any]:
+    return {} if translation.confidence is None else {"confidence": round(translation.confidence, 4)}
 
 
 def _records(files: list[Path]) -> Iterator[dict[str, Any]]:

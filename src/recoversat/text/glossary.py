@@ -21,6 +21,7 @@ _ENDINGS = {
 }
 _UMLAUTS = {"a": "[aä]", "o": "[oö]", "u": "[uü]", "A": "[AÄ]", "O": "[OÖ]", "U": "[UÜ]"}
 _SHORTEST = 3  # letters of a term that may be inflected
+_IN_COMPOUNDS = 5  # letters of a German noun that is looked for in longer ones: "Zahl" is not in "Anzahl"
 _WORD = re.compile(r"\w+")
 
 
@@ -47,16 +48,18 @@ class Wanted:
     target: str
     inflected: bool
 
-    def find_in(self, translation: str, language: str) -> tuple[int, int] | None:
-        """Find it in a translation; "Haus" is in "Häuser", and in German in "Rathaus" and "Haustür" too.
+    def find_in(self, translation: str, language: str, *, alone: bool = False) -> tuple[int, int] | None:
+        """Find it in a translation; "Garten" is in "Gärten", and in German in "Vorgarten" and "Gartentür" too.
 
-        >>> wanted = Wanted(0, 5, "Haus", inflected=True)
-        >>> [wanted.find_in(text, "de") for text in ("Die Häuser.", "Das Rathaus", "Ich hause hier")]
-        [(4, 10), (7, 11), None]
+        >>> wanted = Wanted(0, 5, "Garten", inflected=True)
+        >>> [wanted.find_in(text, "de") for text in ("Die Gärten.", "Der Vorgarten", "gartenlos")]
+        [(4, 10), (7, 13), None]
+        >>> wanted.find_in("Der Vorgarten", "de", alone=True) is None
+        True
         """
         words = [_inflected(word, language) if self.inflected else re.escape(word) for word in self.target.split()]
         pattern = r"(?<!\w)" + r"\s+".join(words) + r"(?!\w)"
-        if self.inflected and language == "de" and _may_be_compound(self.target):
+        if self.inflected and not alone and language == "de" and _may_be_compound(self.target):
             pattern += rf"|(?<!\w){re.escape(self.target)}|(?<=\w){_inflected(self.target.lower(), language)}(?!\w)"
         found = re.search(pattern, translation)
         return found.span() if found else None
@@ -186,4 +189,4 @@ def _inflected(word: str, language: str) -> str:
 
 
 def _may_be_compound(target: str) -> bool:
-    return len(target) >= _SHORTEST and target[0].isupper() and target.isalpha()
+    return len(target) >= _IN_COMPOUNDS and target[0].isupper() and target.isalpha()

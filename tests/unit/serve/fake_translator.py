@@ -23,6 +23,7 @@ from recoversat.serve.work.catalog import Catalog, ServedModel, serve_model
 from recoversat.serve.work.translating import BatchKey, Job, Outcome, Task, translate_tasks
 from recoversat.text.alignment import Part, Range
 from recoversat.text.documents.translating import TranslatedDocument, translate_documents
+from recoversat.text.glossary import Glossary
 from recoversat.text.tokenizer import BpeTokenizer
 from recoversat.vocab import SPECIAL_PIECES
 
@@ -51,7 +52,11 @@ class FakeTranslator:
         self.batches: list[list[str]] = []
         self.wanted: list[int | None] = []
         self.modes: list[tuple[str | None, int | None]] = []  # quality and best_of of each call
+        self.glossaries: list[Glossary | None] = []
         self.busy = threading.Event()
+
+    def set_glossary(self, glossary: Glossary | None) -> None:
+        self.glossary = glossary
 
     def translate(
         self,
@@ -64,7 +69,9 @@ class FakeTranslator:
         confidence: bool = False,
         quality: str | None = None,
         best_of: int | None = None,
+        glossary: Glossary | None = None,
     ) -> list[Translation]:
+        self.glossaries.append(glossary)
         self.batches.append(list(texts))
         self.modes.append((quality, best_of))
         self.wanted.append(segments)
