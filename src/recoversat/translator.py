@@ -25,8 +25,8 @@ from recoversat.inference.background import awaitable
 from recoversat.inference.batches import BatchDecoder
 from recoversat.inference.best_of import Counts, neighbours
 from recoversat.inference.confidence import Calibration, Curve
-from recoversat.inference.glossary import check_glossary
 from recoversat.inference.forcing import check_forced, force_lines
+from recoversat.inference.glossary import check_glossary
 from recoversat.inference.repairing import Repair, mended, prepared, repaired, repairs_for, restored
 from recoversat.inference.request import Request, WantedSegments, check_lines, check_list, modes_for, warn_of_untrained
 from recoversat.inference.translation import Translation

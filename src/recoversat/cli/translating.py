@@ -142,9 +142,8 @@ def translate(
         translator.set_decoding(repairs="none")
     if format_ != "lines":
         if show or trace or force_words or jsonl or line_buffered or min_confidence is not None:
-            raise UserError(
-                f"--format {format_} goes without --show, --trace, --force, --jsonl, --line-buffered and --min-confidence"
-            )
+            lines = "--show, --trace, --force, --jsonl, --line-buffered and --min-confidence"
+            raise UserError(f"--format {format_} goes without {lines}")
         translate_whole(
             translator, files or [], out, format=format_, segments=segments, batch_size=batch_size, beam=beam
         )

@@ -6,7 +6,7 @@ from functools import partial
 
 from recoversat.decoding.segmentwise import Decoded
 from recoversat.inference.confidence import Curve, judge
-from recoversat.inference.translation import Ending, LazySegments, Segment, Translation
+from recoversat.inference.translation import Ending, LazySegments, Segment, Translation, Verified
 from recoversat.segments import assemble
 from recoversat.text.parts import Parts
 from recoversat.text.tokenizer import Tokenizer
@@ -71,8 +71,10 @@ class Draft:
         """Finish the translation of what was once `source`; `curve` says what its confidence means."""
         segments = lazy_segments(self.decoded, self.tokenizer, self.left_out)
         said = judge(self.text, self.ids, self.decoded.as_one, self.tokenizer, curve)
+        draft = self.decoded.draft
+        verified = Verified(self.tokenizer.pieces(draft), self.decoded.accepted) if draft else None
         return Translation(
-            source, self.text, segments, self.steps, self.ids, self.repairs, said.confidence, said.doubtful
+            source, self.text, segments, self.steps, self.ids, self.repairs, said.confidence, said.doubtful, verified
         )
 
 

@@ -37,15 +37,15 @@ class Curve(BaseModel):
     def probability(self, log_probs: Sequence[float]) -> float:
         """Return how probable a good translation is.
 
-        >>> round(Curve(weights=(2, 4, 0, 0), sentences=1).probability([-0.4, -0.6]), 3)
+        >>> round(Curve(weights=(-2, 4, 0, 0), sentences=1).probability([math.log(0.5), math.log(0.5)]), 3)
         0.5
         """
         return 1 / (1 + math.exp(-float(np.dot(self.weights, features(log_probs)))))
 
 
 def features(log_probs: Sequence[float]) -> tuple[float, float, float, float]:
-    """Return what the curve is over: 1, the mean and the worst log-probability, and the logarithm of the length."""
-    return 1.0, float(np.mean(log_probs)), float(max(min(log_probs), _WORST)), math.log(len(log_probs))
+    """Return what the curve is over: 1, the geometric mean of the probabilities, the worst one, the length (logs)."""
+    return 1.0, float(np.exp(np.mean(log_probs))), float(max(min(log_probs), _WORST)), math.log(len(log_probs))
 
 
 class Calibration(BaseModel):

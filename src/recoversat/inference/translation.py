@@ -39,6 +39,14 @@ class Segment:
         return float(np.mean(self.log_probs)) if self.log_probs else 0.0
 
 
+@dataclass(frozen=True)
+class Verified:
+    """What K segments had drafted, and which tokens of the translation K = 1 took from it; the others are its own."""
+
+    draft: list[str]  # pieces
+    accepted: list[bool]  # of each token, EOS included
+
+
 class LazySegments(Sequence[Segment]):
     """Segments that are spelt out when somebody looks at them: in large batches that takes longer than a GPU needs."""
 
@@ -92,6 +100,7 @@ class Translation:
     repairs: tuple[str, ...] = ()
     confidence: float | None = None
     doubtful: tuple[tuple[int, int], ...] = ()
+    verified: Verified | None = None  # of a sentence that was drafted and verified ("exact")
 
     def is_doubtful(self, least: float | None) -> bool:
         """Say whether it is known to be less sure than that."""

@@ -5,6 +5,7 @@ Fitted to sentences with references that the model has not seen; a translation i
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -89,7 +90,7 @@ def _said(given: Floats, weights: Floats) -> Floats:
 
 def _reliability(said: Floats, is_good: Floats, quality: Floats, good: float) -> Table:
     rows = []
-    for low, high in zip(_BINS, _BINS[1:], strict=False):
+    for low, high in pairwise(_BINS):
         here = (said >= low) & ((said < high) | (high == 1))
         if n := int(here.sum()):
             rows.append(

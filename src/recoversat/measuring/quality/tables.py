@@ -57,8 +57,8 @@ def confidence_table(results: Sequence[Result]) -> Table | None:
         rows=rows,
         n_labels=2,
         notes=[
-            "Correlation with sentence-level chrF2++; 1 = perfect ranking, 0 = none. Ranked by confidence (K = 1's) where"
-            " the way of decoding has it, else by the mean log-probability."
+            "Correlation with sentence-level chrF2++; 1 = perfect ranking, 0 = none. Ranked by confidence where the way"
+            " of decoding has it, else by the mean log-probability."
         ],
     )
 

@@ -220,6 +220,7 @@ def _traced(at: int, sentence: Translation, n_best: int, forced: set[tuple[int, 
         "repairs": list(sentence.repairs),
         "confidence": None if sentence.confidence is None else round(sentence.confidence, 4),
         "doubtful": [list(place) for place in sentence.doubtful],
+        "draft": sentence.verified and {"pieces": sentence.verified.draft, "accepted": sentence.verified.accepted},
         "segments": segments,
     }
 

@@ -160,6 +160,13 @@ class TracedSegment(BaseModel):
     tokens: list[TracedToken] = Field(description="EOS or DEL is the last one")
 
 
+class TracedDraft(BaseModel):
+    """What was drafted and verified, where quality is "exact"."""
+
+    pieces: list[str]
+    accepted: list[bool] = Field(description="of each token of the only segment: from the draft, or corrected")
+
+
 class TracedSentence(BaseModel):
     """A sentence as the model saw it, and all it wrote."""
 
@@ -169,6 +176,7 @@ class TracedSentence(BaseModel):
     repairs: list[str] = Field(description="what has changed the translation since it was decoded")
     confidence: float | None = Field(description="where it was asked for")
     doubtful: list[tuple[int, int]] = Field(description="places in `text` of words that K = 1 finds unlikely")
+    draft: TracedDraft | None = Field(description="of a sentence that was drafted and verified; ask with trace 0")
     segments: list[TracedSegment]
 
 
