@@ -25,8 +25,8 @@ class Decoded:
     steps: int = 0  # the longest segment, its EOS or DEL included
     alternatives: list[list[list[tuple[int, float]]]] = field(default_factory=list)
     judged: list[float] = field(default_factory=list)  # of its tokens and EOS with K = 1, where somebody asked
-    draft: list[int] = field(default_factory=list)  # what was verified (`recoversat.decoding.verify`)
-    accepted: list[bool] = field(default_factory=list)  # which tokens of the only segment the draft had proposed
+    draft: list[int] = field(default_factory=list, repr=False)  # what was verified (`recoversat.decoding.verify`)
+    accepted: list[bool] = field(default_factory=list, repr=False)  # which tokens of the only segment the draft had proposed
 
     @property
     def as_one(self) -> list[float]:
