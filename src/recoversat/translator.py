@@ -2,10 +2,11 @@
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from copy import copy
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from itertools import islice
 from pathlib import Path
+from threading import Lock
 from typing import Any, AnyStr
 
 import numpy as np
@@ -20,9 +21,12 @@ from recoversat.errors import UserError
 from recoversat.files.builtin import builtin_model
 from recoversat.files.model_folder import read_config, resolve_model
 from recoversat.inference.assembling import Draft, Source, join_drafts, lazy_segments
+from recoversat.inference.background import awaitable
 from recoversat.inference.batches import BatchDecoder
 from recoversat.inference.best_of import Counts, neighbours
+from recoversat.inference.confidence import Calibration, Curve
 from recoversat.inference.forcing import check_forced, force_lines
+from recoversat.inference.glossary import check_glossary
 from recoversat.inference.repairing import Repair, mended, prepared, repaired, repairs_for, restored
 from recoversat.inference.request import Request, WantedSegments, check_lines, check_list, modes_for, warn_of_untrained
 from recoversat.inference.translation import Translation
@@ -30,12 +34,23 @@ from recoversat.text.alignment import Floats, Part, Range, locate_parts
 from recoversat.text.directions import choose_direction, prefix_of
 from recoversat.text.documents.block import Block
 from recoversat.text.documents.translating import TranslatedDocument, translate_blocks, translate_documents
+from recoversat.text.glossary import Glossary, GlossaryLike
 from recoversat.text.invisible import unreadable
 from recoversat.text.parts import Parts, parts_of
 from recoversat.text.tokenizer import Tokenizer, load_tokenizer
 
+_LOADED = ("engine", "tokenizer", "turns", "_unreadable")  # what a pickled translator makes anew
 _FINER = 2  # times as many segments as a translation has that stands as it was drafted
 WINDOW = 16  # batches that are sorted by length together
+
+
+@dataclass(frozen=True)
+class _Origin:
+    """Where a translator's model came from, to load it again."""
+
+    folder: Path
+    options: EngineOptions
+    judge: tuple[Path, int, str] | None = None
 
 
 class Translator:
@@ -48,6 +63,10 @@ class Translator:
     """
 
     engine: Engine
+    turns: Lock  # held by who translates in the background (`atranslate`)
+    _origin: _Origin | None
+    glossary: Glossary | None = None  # terms of all that is translated
+    calibration: Calibration | None = None
     prefix: str = ""  # tag of the direction, before every source of a model that has two
 
     def __init__(
@@ -62,17 +81,25 @@ class Translator:
         max_memory: int | None = None,
     ) -> None:
         folder = builtin_model(source, target) if model is None else resolve_model(Path(model))
-        self.config, _ = read_config(folder)
-        self.tokenizer = load_tokenizer(folder)
-        self.set_direction(source, target)
         options = EngineOptions(device, compute_type, intra_threads, max_memory)
-        self.engine = load_engine(folder, self.config.model, options)
+        self.config, _ = read_config(folder)
+        self.set_direction(source, target)
+        self._load(_Origin(folder.resolve(), options))
+
+    def _load(self, origin: "_Origin") -> None:
+        self._origin, self.turns = origin, Lock()
+        self.calibration = Calibration.read(origin.folder)
+        self.tokenizer = load_tokenizer(origin.folder)
+        self.engine = load_engine(origin.folder, self.config.model, origin.options)
+        if origin.judge:
+            self.judged_by(*origin.judge)
 
     @classmethod
     def of(cls, engine: Engine, tokenizer: Tokenizer, config: Config) -> "Translator":
         """Wire a translator from parts that are already in memory."""
         translator = cls.__new__(cls)
         translator.engine, translator.tokenizer, translator.config = engine, tokenizer, config
+        translator._origin, translator.turns = None, Lock()
         translator.set_direction(None, None)
         return translator
 
@@ -90,12 +117,35 @@ class Translator:
             raise UserError(f"{teacher}: not an autoregressive teacher with the same vocabulary")
         judge = load_engine(folder, config.model, EngineOptions(device, "float32"))
         self.engine = self.engine.judged_by(judge, n_lengths)
+        self._origin = self._origin and replace(self._origin, judge=(folder.resolve(), n_lengths, device))
         return self
+
+    def __copy__(self) -> "Translator":
+        """Share the model in memory; settings, direction and glossary are the copy's own."""
+        other = type(self).__new__(type(self))
+        other.__dict__.update(self.__dict__)
+        return other
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Leave out what is loaded again from the model's folder."""
+        if self._origin is None:
+            raise UserError("a translator made of parts in memory cannot be pickled; save the model and load it")
+        return {key: value for key, value in self.__dict__.items() if key not in _LOADED}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self._load(state["_origin"])
 
     def set_decoding(self, **settings: Any) -> None:
         """Change how this translator writes: `decode` settings of its model, by name."""
         decode = self.config.decode.model_dump() | with_quality(settings)
         self.config = parse_config(self.config.model_dump() | {"decode": decode})
+
+    def set_glossary(self, glossary: GlossaryLike | None) -> None:
+        """Give terms for all that this translator does: a mapping or a file; None for none."""
+        self.glossary = None if glossary is None else Glossary.of(glossary)
+        if self.glossary:
+            check_glossary(self.config.model.kind, forced=False)
 
     def translate(
         self,
@@ -112,6 +162,7 @@ class Translator:
         confidence: bool = False,
         best_of: int | None = None,
         quality: str | None = None,
+        glossary: GlossaryLike | None = None,
     ) -> list[Translation]:
         """Translate single lines; results come in the order of the input, whatever the batching.
 
@@ -123,6 +174,7 @@ class Translator:
         in ids, a text each. Without `scores` an engine may leave out log-probabilities, which is faster.
         Without `repairs` translations stay as they were decoded, as in the paper.
         `confidence` has every translation scored with K = 1 (see `Translation.confidence`).
+        `glossary` says how terms are to be translated: a mapping or a file (docs/glossary.md), beside `set_glossary`.
         """
         check_list(texts)
         check_lines(texts := list(texts))
@@ -131,13 +183,43 @@ class Translator:
         modes = modes_for(self.config, segments, quality, best_of, beam=beam, forced=bool(forced or force))
         if beam > 1 and segments is None and 1 in self.config.train.segment_choices:
             segments = 1  # a beam writes one segment
-        request = Request(segments, batch_size, beam, scores, alternatives, forced, force, repairs, **modes)
+        terms = self._terms(glossary, forced=bool(forced or force))
+        request = Request(
+            segments, batch_size, beam, scores, alternatives, forced, force, repairs, **modes, glossary=terms
+        )
         chain = repairs_for(self, request)
         cut, sources = self._cut([prepared(text, chain) for text in texts], request)
         written = self._write(sources, request, chain)  # decode, assemble, repair
         drafts = iter(self._judged(written, batch_size) if confidence or request.is_judged else written)
         whole = [join_drafts(parts, list(islice(drafts, len(parts.texts)))) for parts in cut]
-        return [restored(draft, text, chain).translation(text) for draft, text in zip(whole, texts, strict=True)]
+        finished = [restored(draft, text, chain) for draft, text in zip(whole, texts, strict=True)]
+        return [draft.translation(text, self.curve) for draft, text in zip(finished, texts, strict=True)]
+
+    atranslate = awaitable(translate)
+
+    def translate_text(
+        self,
+        text: str,
+        *,
+        segments: WantedSegments = None,
+        batch_size: int = 32,
+        beam: int = 1,
+        glossary: GlossaryLike | None = None,
+    ) -> str:
+        """Translate a text of any length and return it: sentences are found, line breaks and placeholders kept."""
+        return self._whole(text, "text", segments, batch_size, beam, glossary)
+
+    def translate_html(
+        self,
+        html: str,
+        *,
+        segments: WantedSegments = None,
+        batch_size: int = 32,
+        beam: int = 1,
+        glossary: GlossaryLike | None = None,
+    ) -> str:
+        """Translate a page or a piece of HTML and return it: tags are kept."""
+        return self._whole(html, "html", segments, batch_size, beam, glossary)
 
     def translate_documents(
         self,
@@ -148,6 +230,7 @@ class Translator:
         segments: WantedSegments = None,
         batch_size: int = 32,
         beam: int = 1,
+        glossary: GlossaryLike | None = None,
         translate: Callable[[list[str]], list[str]] | None = None,
     ) -> list[TranslatedDocument[AnyStr]]:
         """Translate whole texts of any length; line breaks, placeholders and, in HTML, tags stay in their places.
@@ -158,7 +241,7 @@ class Translator:
         """
 
         def plainly(sentences: list[str]) -> list[str]:
-            done = self.translate(sentences, segments=segments, batch_size=batch_size, beam=beam)
+            done = self.translate(sentences, segments=segments, batch_size=batch_size, beam=beam, glossary=glossary)
             return [translation.text for translation in done]
 
         return translate_documents(
@@ -187,6 +270,8 @@ class Translator:
         window: int = WINDOW,
         alternatives: int = 0,
         scores: bool = True,
+        glossary: GlossaryLike | None = None,
+        confidence: bool = False,
         done: Callable[[int], None] = lambda count: None,
     ) -> Iterator[Translation]:
         """Translate a stream of any length in bounded memory: `window` batches are sorted at a time."""
@@ -197,8 +282,9 @@ class Translator:
             stream = iter(texts)
             while block := list(islice(stream, batch_size * window)):
                 yield from self.translate(
-                    block, segments=segments, batch_size=batch_size, beam=beam, alternatives=alternatives, scores=scores
-                )
+                    block, segments=segments, batch_size=batch_size, beam=beam, alternatives=alternatives,
+                    scores=scores, glossary=glossary, confidence=confidence,
+                )  # fmt: skip
                 done(len(block))
 
         return translations()
@@ -224,7 +310,7 @@ class Translator:
         self, sources: Sequence[str], targets: Sequence[str], *, segments: int = 1, batch_size: int = 32
     ) -> list[Translation]:
         """Return given translations with the log-probabilities they have, as if written in K equal segments."""
-        ids = [ids if text.strip() else [] for text, ids in zip(sources, self._encode(sources), strict=True)]
+        ids = [ids if text.strip() else [] for text, ids in zip(sources, self.encode(sources), strict=True)]
         pairs = list(zip(ids, self.tokenizer.encode(targets), strict=True))
         scored = self.score_ids(pairs, segments=segments, batch_size=batch_size)
         return [
@@ -248,7 +334,7 @@ class Translator:
 
         def likelihoods(pairs: list[tuple[str, str]]) -> list[Floats]:
             sources, targets = (list(texts) for texts in zip(*pairs, strict=True))
-            ids = list(zip(self._encode(sources), self.tokenizer.encode(targets), strict=True))
+            ids = list(zip(self.encode(sources), self.tokenizer.encode(targets), strict=True))
             scored = self.score_ids(ids, segments=k)
             return [np.array([p for segment in one.log_probs for p in segment[:-1]]) for one in scored]  # without EOS
 
@@ -273,27 +359,56 @@ class Translator:
         """Return the one K that is wanted, or the largest the model was trained for."""
         k = wanted if isinstance(wanted, int) else max(self.config.train.segment_choices)
         if not 1 <= k <= self.engine.max_segments:
-            raise UserError(f"--segments {k}: this model writes 1 to {self.engine.max_segments} segments")
+            raise UserError(f"segments {k}: this model writes 1 to {self.engine.max_segments} segments")
         trained = self.config.train.segment_choices
         if not min(trained) <= k <= max(trained) and self.config.model.kind == "segments":
             warn_of_untrained(k, tuple(sorted(set(trained))))
         return k
+
+    @property
+    def curve(self) -> Curve | None:
+        """What a confidence means in this direction; None where nobody has calibrated the model."""
+        return self.calibration.curve(self.source, self.target) if self.calibration else None
 
     def set_direction(self, source: str | None, target: str | None) -> None:
         """Choose the languages to translate from and into."""
         self.source, self.target = choose_direction(self.config.data, source, target)
         self.prefix = prefix_of(self.config.data, self.target)
 
+    def _whole(
+        self,
+        text: str,
+        format: str,
+        segments: WantedSegments,
+        batch_size: int,
+        beam: int,
+        glossary: GlossaryLike | None,
+    ) -> str:
+        if not isinstance(text, str):
+            raise UserError(f"expected one text, not {type(text).__name__}; translate_documents takes a list")
+        (document,) = self.translate_documents(
+            [text], format=format, segments=segments, batch_size=batch_size, beam=beam, glossary=glossary
+        )
+        return document.text
+
+    def _terms(self, given: GlossaryLike | None, *, forced: bool) -> Glossary | None:
+        """Return the terms of a call; who forces words does without those that were set for all calls."""
+        if given is None:
+            return None if forced else self.glossary
+        check_glossary(self.config.model.kind, forced=forced)
+        return Glossary.of(given).over(self.glossary)
+
     def _fits(self, text: str) -> bool:
-        return self._is_short(self._encode([text])[0])
+        return self._is_short(self.encode([text])[0])
 
     def _is_short(self, ids: Sequence[int]) -> bool:
         return len(ids) <= self.config.data.max_tokens + bool(self.prefix)  # the tag of a direction is no text
 
     def _read(self, texts: Sequence[str]) -> list[Source]:
-        return list(map(Source, texts, self._encode(texts)))
+        return list(map(Source, texts, self.encode(texts)))
 
-    def _encode(self, texts: Sequence[str]) -> list[list[int]]:
+    def encode(self, texts: Sequence[str]) -> list[list[int]]:
+        """Return texts as the model reads them."""
         return self.tokenizer.encode([self._seen(text) for text in texts], self.prefix)
 
     def _seen(self, text: str) -> str:

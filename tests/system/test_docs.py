@@ -159,7 +159,7 @@ def test_the_first_hour_is_as_the_guide_tells_it(tmp_path: Path, first_hour: dic
 
 def test_the_training_of_the_python_page_trains(tmp_path: Path, first_hour: dict[str, str]) -> None:
     (example,) = re.findall(
-        r"```python\n(.*?)```", (ROOT / "docs/python.md").read_text(encoding="utf-8"), flags=re.DOTALL
+        r"```python\n(.*?)```", (ROOT / "docs/reference.md").read_text(encoding="utf-8"), flags=re.DOTALL
     )
     done = subprocess.run(
         [sys.executable, "-c", example], cwd=tmp_path, env=first_hour, capture_output=True, text=True, encoding="utf-8"

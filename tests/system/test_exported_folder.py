@@ -48,7 +48,7 @@ def test_the_folder_decides_on_the_engine(model: Path, exported: Path, tmp_path:
     assert described(mixed) == ("onnx", "fp32", "cpu", 1)
     with pytest.raises(UserError, match="holds no int8 weights"):
         Translator(mixed, compute_type="int8")
-    with pytest.raises(UserError, match="which run on the CPU; use --device cpu"):
+    with pytest.raises(UserError, match="which run on the CPU; use device cpu"):
         Translator(exported, device="cuda")
     with pytest.raises(UserError, match="there are: default, int8, float16, bfloat16, float32"):
         Translator(exported, compute_type="int4")  # type: ignore[arg-type]

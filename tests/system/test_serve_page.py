@@ -28,6 +28,7 @@ class Site:
 
     def __init__(self) -> None:
         models = [fake_model(choices=[1, 4]), fake_model("de", "en")]
+        self.translator = models[0].translator
         self.service: Service = fake_service(ServeSettings(char_limit=200, batch_window=0), models)
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
@@ -136,6 +137,41 @@ def test_what_two_segments_both_say_is_struck_out_in_the_end(page: Page, site: S
     page.get_by_role("button", name="One step on").click()
     assert page.locator("#assembled .part").all_inner_texts() == ["TWO", "DOGS", "DOGS", "RUN"]
     assert struck.count() == 0  # nobody knows yet
+
+
+def test_words_in_doubt_are_marked(page: Page, site: Site) -> None:
+    page.goto(site.address + EXAMPLE)
+    ready(page, "TWO DOGS RUN IN THE PARK")
+    assert page.locator("#translation mark").all_inner_texts() == ["PARK"]
+    expect(page.locator("#sure")).to_have_text("confidence 50 %")
+
+
+def test_a_glossary_is_sent_along(page: Page, site: Site) -> None:
+    page.goto(site.address + EXAMPLE)
+    ready(page, "TWO DOGS RUN IN THE PARK")
+    page.get_by_text("Glossary", exact=True).click()
+    page.get_by_label("One term a line").fill("# mine\ndogs = Hunde\nred ball\t Ball\npark\n")
+    page.get_by_role("button", name="Translate").click()
+    ready(page, "TWO DOGS RUN IN THE PARK")
+    sent = next(one for one in reversed(site.translator.glossaries) if one)
+    assert [(term.source, term.target) for term in sent.terms] == [
+        ("dogs", "Hunde"),
+        ("red ball", "Ball"),
+        ("park", ""),
+    ]
+
+
+def test_exact_shows_what_was_accepted_and_what_corrected(page: Page, site: Site) -> None:
+    page.goto(site.address + EXAMPLE)
+    ready(page, "TWO DOGS RUN IN THE PARK")
+    asked = len(site.translator.modes)
+    page.get_by_text("Exact: what K = 1 makes of a draft").click()
+    expect(page.locator("#exact-figures")).to_contain_text("5 of 7 tokens accepted, 2 corrected")
+    assert site.translator.modes[asked:] == [("exact", None)]
+    assert page.locator("#draft .chip").all_inner_texts() == ["TWO", "DOGS", "RUN", "IN", "THE"]
+    assert page.locator("#verified .corrected").all_inner_texts() == ["PARK", "EOS"]
+    page.get_by_role("slider", name="Segments").fill("1")
+    expect(page.locator("#exact")).to_be_hidden()
 
 
 def test_probability_is_a_shade(page: Page, site: Site) -> None:

@@ -28,7 +28,7 @@ def translator() -> Translator:
         (["a", 7], {}, "text 2 is int, not str"),
         (["a\nb"], {}, "text 1 has a line break: give single lines"),
         (["a"], {"segments": True}, "neither a whole number"),
-        (["a"], {"beam": 100_000}, "--beam 100000: at most 100"),
+        (["a"], {"beam": 100_000}, "beam 100000: at most 100"),
         (["a " * 400], {"force": ["1:1=Ein"]}, r"line 1: too long to force words in it \(\d+ pieces, at most 128\)"),
     ],
 )
@@ -70,9 +70,9 @@ def test_a_k_that_was_never_learnt_is_said_once(translator: Translator, caplog: 
 
 
 def test_devices_and_tokenizers_that_do_not_exist() -> None:
-    with pytest.raises(UserError, match="--device gpu: there is no such device; use cpu, cuda or auto"):
+    with pytest.raises(UserError, match="device gpu: there is no such device; use cpu, cuda or auto"):
         check_device("gpu")
-    with pytest.raises(UserError, match="--device gpu"):
+    with pytest.raises(UserError, match="device gpu"):
         Translator(source="en", target="de", device="gpu")
     with pytest.raises(UserError, match="--tokenize foo: sacreBLEU has no such tokenizer"):
         chosen_metrics([], "foo")

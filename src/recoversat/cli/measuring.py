@@ -1,11 +1,11 @@
-"""Verbs that measure models: evaluate, sweep, bench."""
+"""Verbs that measure models: evaluate, calibrate, sweep, bench."""
 
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from recoversat.cli.app import Device, Force, NoRepairs, Preset, Set, app
+from recoversat.cli.app import Device, Force, From, Model, NoRepairs, Preset, Set, To, app
 from recoversat.errors import UserError
 from recoversat.measuring.reports.table import TableFormat
 
@@ -64,6 +64,37 @@ def evaluate(
     )
     typer.echo(evaluated.as_text(form))
     typer.echo(f"report: {evaluated.page}", err=True)
+
+
+@app.command(epilog="Example: `recoversat calibrate --model run --src valid.en --tgt valid.de`")
+def calibrate(
+    src: Annotated[Path, typer.Option(help="Text that the model was not trained on.")],
+    tgt: Annotated[Path, typer.Option(help="Its translations, aligned line by line.")],
+    model: Model = None,
+    source: From = None,
+    target: To = None,
+    chrf: Annotated[float, typer.Option(help="A translation is good from so much chrF2++ on.")] = 30.0,
+    device: Device = "auto",
+) -> None:
+    """Make a model's confidence the probability of a good translation; kept in its folder (docs/decoding.md)."""
+    from recoversat.data.prepare import TextPairs
+    from recoversat.files.builtin import builtin_model
+    from recoversat.files.model_folder import resolve_model
+    from recoversat.measuring.quality.calibration import calibrate, keep
+    from recoversat.measuring.reports.table import to_markdown
+    from recoversat.translator import Translator
+
+    if not 0 < chrf < 100:
+        raise UserError(f"--chrf {chrf:g}: chrF2++ is between 0 and 100; 30 to 50 is usual")
+    folder = resolve_model(model) if model else builtin_model(source, target)
+    translator = Translator(folder, source=source, target=target, device=device)
+    if 1 not in translator.config.train.segment_choices:
+        raise UserError(f"{folder}: confidence needs a model that was trained for K = 1 too; this one was not")
+    pairs = list(TextPairs(src, tgt))
+    fitted = calibrate(translator, [one for one, _ in pairs], [other for _, other in pairs], chrf)
+    path = keep(folder, f"{translator.source}-{translator.target}", fitted.curve, chrf)
+    typer.echo(to_markdown(fitted.table))
+    typer.echo(f"written to {path}", err=True)
 
 
 @app.command(

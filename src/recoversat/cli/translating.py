@@ -62,6 +62,16 @@ Format = Annotated[
     str | None,
     typer.Option("--format", metavar="FORMAT", help=f"{_FORMATS}. By extension, or else lines.", show_default=False),
 ]
+GlossaryFile = Annotated[
+    Path | None,
+    typer.Option("--glossary", help="Terms to translate as wished, as TSV (docs/glossary.md).", show_default=False),
+]
+MinConfidence = Annotated[
+    float | None,
+    typer.Option(
+        min=0, max=1, help="Leave lines below it untranslated; in JSON they are doubtful.", show_default=False
+    ),
+]
 PaperRepairs = Annotated[
     bool, typer.Option("--no-repairs", help="As the paper decodes: nothing joined, cut or written again.")
 ]
@@ -100,6 +110,8 @@ def translate(
     show: Show = None,
     trace: Trace = None,
     force_words: ForceWords = None,
+    glossary: GlossaryFile = None,
+    min_confidence: MinConfidence = None,
     format_: Format = None,
     no_repairs: PaperRepairs = False,
     teacher: Teacher = None,
@@ -122,8 +134,9 @@ def translate(
     asked = TranslateRequest(
         files=files or [], out=out, model=model, source=source, target=target, segments=segments, best_of=best_of,
         quality=quality, exact=exact, batch_size=batch_size, at_once=line_buffered, jsonl=jsonl, beam=beam, show=show,
-        trace=trace, force=tuple(force_words or ()), format=format_, no_repairs=no_repairs, teacher=teacher,
-        lengths=lengths, device=device, compute_type=compute_type, threads=threads, max_memory=max_memory,  # type: ignore[arg-type]
+        trace=trace, force=tuple(force_words or ()), glossary=glossary, min_confidence=min_confidence, format=format_,
+        no_repairs=no_repairs, teacher=teacher, lengths=lengths, device=device, compute_type=compute_type,  # type: ignore[arg-type]
+        threads=threads, max_memory=max_memory,
     )  # fmt: skip
     if workers or cluster or shard:
         asked.check_shared()
@@ -226,6 +239,10 @@ def serve(
     suggestions: Annotated[
         Path | None, typer.Option(help="Take /suggest; write JSON lines here.", show_default=False)
     ] = None,
+    glossary: Annotated[
+        list[str] | None,
+        typer.Option(help="en-de=FILE, or FILE for all pairs: terms to translate as wished.", show_default=False),
+    ] = None,
     log_text: Annotated[bool, typer.Option("--log-text", help="Write users' texts to the log.")] = False,
     device: Device = "cpu",
     compute_type: ComputeTypeName = "default",
@@ -240,6 +257,7 @@ def serve(
         file_limit=file_limit, file_char_limit=file_char_limit,
         hang_timeout=hang_timeout, max_connections=max_connections, api_keys=api_keys, rate_limit=rate_limit,
         trusted_proxy=trusted_proxy, metrics_token=metrics_token, suggestions=suggestions, log_text=log_text,
+        glossaries=tuple(glossary or ()),
     )  # fmt: skip
     try:
         from recoversat.serve.process.server import serve

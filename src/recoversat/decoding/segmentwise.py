@@ -26,6 +26,10 @@ class Decoded:
     # the likeliest tokens at each place, with their log-probabilities; none unless asked for
     top_tokens: list[list[list[tuple[int, float]]]] = field(default_factory=list)
     judged: list[float] = field(default_factory=list)  # of its tokens and EOS with K = 1, where somebody asked
+    draft: list[int] = field(default_factory=list, repr=False)  # what was verified (`recoversat.decoding.verify`)
+    accepted: list[bool] = field(
+        default_factory=list, repr=False
+    )  # which tokens of the only segment the draft had proposed
 
     @property
     def as_one(self) -> list[float]:

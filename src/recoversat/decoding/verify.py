@@ -29,6 +29,7 @@ def write_verified(draft: Sequence[int], verifier: Verifier, limit: int, scores:
     """Return what K = 1 writes in at most `limit` steps; `steps` counts passes."""
     written: list[int] = []
     log_probs: list[float] = []
+    accepted: list[bool] = []
     passes, place = 0, 0
     while len(written) < limit and EOS not in written[-1:]:
         last = written[-1] if written else BOS
@@ -38,10 +39,11 @@ def write_verified(draft: Sequence[int], verifier: Verifier, limit: int, scores:
         tokens = choices.tolist()
         agreed = next((n for n, token in enumerate(proposed) if token != tokens[n]), len(proposed))
         written += tokens[: agreed + 1]
+        accepted += [True] * agreed + [False]
         log_probs += likely[: agreed + 1].tolist() if scores else []
         verifier.forget(len(written))
         place = find_again(written, draft, place + agreed)
-    return Decoded([written], [log_probs], passes)
+    return Decoded([written], [log_probs], passes, draft=list(draft), accepted=accepted)
 
 
 def find_again(written: Sequence[int], draft: Sequence[int], place: int) -> int:

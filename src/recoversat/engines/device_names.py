@@ -12,4 +12,4 @@ def check_device(name: str) -> None:
     (None, None)
     """
     if not re.fullmatch(r"auto|cpu|cuda(:\d+)?", name):
-        raise UserError(f"--device {name}: there is no such device; use cpu, cuda or auto")
+        raise UserError(f"device {name}: there is no such device; use cpu, cuda or auto")

@@ -85,7 +85,7 @@ class Engine(ABC):
 
     def judged_by(self, teacher: "Engine", n_lengths: int) -> "Engine":
         """Return an engine that writes in several lengths and lets a teacher's scores choose among them."""
-        raise UserError("--lengths: only a one-step model (model.kind nat) is decoded in several lengths")
+        raise UserError("lengths: only a one-step model (model.kind nat) is decoded in several lengths")
 
 
 class StepEngine(Engine):

@@ -47,9 +47,7 @@ def load_engine(folder: Path, config: ModelConfig, options: EngineOptions) -> En
     if exported and on_cpu:
         return _load_onnx(exported, config, options)
     if exported and not weights:
-        raise UserError(
-            f"--device {options.device}: {folder} holds ONNX graphs, which run on the CPU; use --device cpu"
-        )
+        raise UserError(f"device {options.device}: {folder} holds ONNX graphs, which run on the CPU; use device cpu")
     if options.compute_type == "int8":
         raise UserError(f"{folder} holds no int8 weights for this device: recoversat export MODEL OUT --precision int8")
     if (folder / ONNX).is_dir() and not weights:

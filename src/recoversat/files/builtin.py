@@ -21,4 +21,4 @@ def builtin_model(source: str | None, target: str | None) -> Path:
     known = [f"{one} into {other}" for (one, other), _ in served]
     asked = f"from {source or 'any language'} into {target or 'any'}"
     there = f"those there are translate {', '.join(known)}" if known else "this installation has none"
-    raise UserError(f"no built-in model translates {asked}: {there}; name one of your own with --model")
+    raise UserError(f"no built-in model translates {asked}: {there}; name a model of your own")

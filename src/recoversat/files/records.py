@@ -46,9 +46,10 @@ class Record:
         """Return what is to be translated: nothing, where something is wrong."""
         return "" if self.error else str(self.fields[TEXT])
 
-    def answered(self, translation: str, confidence: float | None = None) -> str:
+    def answered(self, translation: str, confidence: float | None = None, is_doubtful: bool = False) -> str:
         """Return the line that is written for this one."""
-        told = {} if confidence is None else {"confidence": round(confidence, 4)}
+        told: dict[str, Any] = {} if confidence is None else {"confidence": round(confidence, 4)}
+        told |= {"doubtful": True} if is_doubtful else {}
         added = {ERROR: self.error} if self.error else {TRANSLATION: translation} | told
         line = json.dumps(self.fields | added, ensure_ascii=False)
         return line if _is_whole(line) else json.dumps(self.fields | added)

@@ -4,10 +4,9 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 
-import numpy as np
-
 from recoversat.decoding.segmentwise import Decoded
-from recoversat.inference.translation import Ending, LazySegments, Segment, Translation
+from recoversat.inference.confidence import Curve, judge
+from recoversat.inference.translation import Ending, LazySegments, Segment, Translation, Verified
 from recoversat.segments import assemble
 from recoversat.text.parts import Parts
 from recoversat.text.tokenizer import Tokenizer
@@ -68,12 +67,15 @@ class Draft:
             if token != EOS and (index, position) not in self.left_out
         ]
 
-    def translation(self, source: str) -> Translation:
-        """Finish the translation of what was once `source`."""
+    def translation(self, source: str, curve: Curve | None = None) -> Translation:
+        """Finish the translation of what was once `source`; `curve` says what its confidence means."""
         segments = lazy_segments(self.decoded, self.tokenizer, self.left_out)
-        log_probs = self.decoded.as_one
-        confidence = float(np.exp(np.mean(log_probs))) if log_probs else None
-        return Translation(source, self.text, segments, self.steps, self.ids, self.repairs, confidence)
+        said = judge(self.text, self.ids, self.decoded.as_one, self.tokenizer, curve)
+        draft = self.decoded.draft
+        verified = Verified(self.tokenizer.pieces(draft), self.decoded.accepted) if draft else None
+        return Translation(
+            source, self.text, segments, self.steps, self.ids, self.repairs, said.confidence, said.doubtful, verified
+        )
 
 
 def join_drafts(parts: Parts, drafts: Sequence[Draft]) -> Draft:

@@ -70,9 +70,9 @@ class BatchDecoder:
     def _search(self, sources: list[list[int]], n_segments: Ints, beam: int, options: Options) -> list[Decoded]:
         """Write one segment by beam search."""
         if (k := int(n_segments.max())) > 1:
-            raise UserError(f"--beam {beam}: beam search writes one segment, this would be {k}; add --segments 1")
+            raise UserError(f"beam {beam}: beam search writes one segment, this would be {k}; choose segments 1")
         if options.forced or options.top_tokens:
-            raise UserError(f"--beam {beam}: a beam is neither forced nor traced; leave out --beam, --force or --trace")
+            raise UserError(f"beam {beam}: a beam is neither forced nor traced; leave out the beam, or the other")
         found = self.engine.search(sources, beam, options)
         ends = [[EOS] if nbest.best.closed else [] for nbest in found]
         return [

@@ -33,12 +33,12 @@ def parse_force(spec: str) -> ForcedWords:
     """
     match = _SPEC.fullmatch(spec)
     if not match:
-        raise UserError(f"--force {spec!r}: write SEGMENT:POSITION=WORDS, counted from 1, e.g. --force '6:1=the'")
+        raise UserError(f"force {spec!r}: write SEGMENT:POSITION=WORDS, counted from 1, e.g. '6:1=the'")
     segment, position, text = int(match[1]), int(match[2] or 1), match[3].strip()
     if segment < 1 or position < 1:
-        raise UserError(f"--force {spec!r}: segments and positions are counted from 1")
+        raise UserError(f"force {spec!r}: segments and positions are counted from 1")
     if not text:
-        raise UserError(f"--force {spec!r}: there is no word after '='")
+        raise UserError(f"force {spec!r}: there is no word after '='")
     return ForcedWords(segment, position, text)
 
 
@@ -49,13 +49,13 @@ def force_words(specs: Sequence[str], tokenizer: Tokenizer, n_segments: int) -> 
         words = parse_force(spec)
         if words.segment > n_segments:
             raise UserError(
-                f"--force {spec!r}: there is no segment {words.segment}, the translation has {n_segments};"
-                " choose another segment or a larger --segments"
+                f"force {spec!r}: there is no segment {words.segment}, the translation has {n_segments};"
+                " choose another segment or more segments"
             )
         for offset, token in enumerate(_ids_of(words.text, spec, tokenizer)):
             place = (words.segment - 1, words.position - 1 + offset)
             if forced.setdefault(place, token) != token:
-                raise UserError(f"--force {spec!r}: {_place(place)} is already forced to be another word")
+                raise UserError(f"force {spec!r}: {_place(place)} is already forced to be another word")
     return forced
 
 
@@ -65,8 +65,8 @@ def force_lines(specs: Sequence[str], tokenizer: Tokenizer, counts: Sequence[int
     for number, count in enumerate(counts, 1):
         if 0 < count < last:
             raise UserError(
-                f"line {number}: --force names segment {last}, but this line is written in {count};"
-                f" choose another segment, or add --segments {last} so that every line has as many"
+                f"line {number}: what is forced names segment {last}, but this line is written in {count};"
+                f" choose another segment, or choose segments {last} so that every line has as many"
             )
     forced = force_words(specs, tokenizer, last)
     return [forced if count else {} for count in counts]
@@ -89,7 +89,7 @@ def _ids_of(text: str, spec: str, tokenizer: Tokenizer) -> list[int]:
     if UNK in ids or not ids:
         unknown = [word for word in text.split() if UNK in tokenizer.encode([word])[0]]
         raise UserError(
-            f"--force {spec!r}: the tokenizer has no piece for {' '.join(unknown) or text!r};"
+            f"force {spec!r}: the tokenizer has no piece for {' '.join(unknown) or text!r};"
             " write it in pieces it knows (such as 'cham@@ bers'), or choose another word"
         )
     return ids

@@ -52,10 +52,15 @@ class Repair:
 
 
 def repairs_for(translator: "Translator", request: Request) -> list[Repair]:
-    """Return the repairs that a model's settings and a request ask for, in their order."""
+    """Return the repairs that a model's settings and a request ask for, in their order; a glossary comes last."""
     decode = translator.config.decode
     names = [name for name in REPAIRS if getattr(decode, name)] if request.repairs and decode.repairs == "model" else []
-    return [_class_of(name)(name, translator, request) for name in names]
+    chain = [_class_of(name)(name, translator, request) for name in names]
+    if request.glossary:
+        from recoversat.inference.glossary import ObeyGlossary
+
+        chain.append(ObeyGlossary("glossary", translator, request))
+    return chain
 
 
 def repaired(drafts: list[Draft], repair: Repair, write: Write, *, may_rewrite: bool) -> list[Draft]:

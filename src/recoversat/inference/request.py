@@ -9,6 +9,7 @@ from typing import Any, Literal
 from recoversat.config import QUALITIES, Config, DecodeConfig, with_quality
 from recoversat.decoding.segmentwise import Forced
 from recoversat.errors import UserError
+from recoversat.text.glossary import Glossary
 
 _log = logging.getLogger(__name__)
 _WIDEST_BEAM = 100
@@ -31,6 +32,7 @@ class Request:
     best_of: int = 1
     doubt: float | None = None
     exact: bool = False
+    glossary: Glossary | None = None
 
     @property
     def is_judged(self) -> bool:
@@ -50,7 +52,7 @@ class Request:
         if self.batch_size < 1 or self.beam < 1:
             raise UserError("batch_size and beam are whole numbers from 1")
         if self.beam > _WIDEST_BEAM:
-            raise UserError(f"--beam {self.beam}: at most {_WIDEST_BEAM}; a beam of 4 to 8 is usual")
+            raise UserError(f"beam {self.beam}: at most {_WIDEST_BEAM}; a beam of 4 to 8 is usual")
 
 
 def modes_for(
@@ -63,9 +65,9 @@ def modes_for(
     asked = with_quality(_given(quality=quality, best_of=best_of))
     single = isinstance(segments, int)
     if asked.get("exact") and isinstance(segments, tuple):
-        raise UserError("--exact: what is verified is drafted with one K; name one with --segments, or none")
+        raise UserError("exact: what is verified is drafted with one K; name one with segments, or none")
     if best_of and isinstance(segments, int | tuple):
-        raise UserError(f"--best-of {best_of}: --segments names the values of K already; leave one of the two out")
+        raise UserError(f"best_of {best_of}: segments names the values of K already; leave one of the two out")
     if asked in ({}, QUALITIES["fast"], {"best_of": 1}) and not isinstance(segments, tuple):
         plain = beam > 1 or forced or config.model.kind == "nat" or 1 not in config.train.segment_choices
         asked = QUALITIES["fast"] if plain else _set(config.decode) | asked
@@ -76,13 +78,13 @@ def modes_for(
 
 def _refuse(config: Config, beam: int, forced: bool) -> None:
     """Say why what was written cannot be judged with K = 1."""
-    what = "--best-of, --exact, --quality and several --segments"
+    what = "best_of, exact, quality and several segments"
     if config.model.kind == "nat":
-        raise UserError(f"{what}: a one-step model cannot judge what it wrote; give it --teacher and --lengths")
+        raise UserError(f"{what}: a one-step model cannot judge what it wrote; give it a teacher and lengths")
     if beam > 1:
-        raise UserError(f"{what} go without --beam, which looks for the best translation in another way")
+        raise UserError(f"{what} go without a beam, which looks for the best translation in another way")
     if forced:
-        raise UserError(f"{what} go without --force, which names a place in one division into segments")
+        raise UserError(f"{what} go without forced words, which name a place in one division into segments")
     if 1 not in config.train.segment_choices:
         raise UserError(f"{what} need a model that was trained for K = 1 too; this one was not")
 

@@ -39,6 +39,14 @@ class Segment:
         return float(np.mean(self.log_probs)) if self.log_probs else 0.0
 
 
+@dataclass(frozen=True)
+class Verified:
+    """What K segments had drafted, and which tokens of the translation K = 1 took from it; the others are its own."""
+
+    draft: list[str]  # pieces
+    accepted: list[bool]  # of each token, EOS included
+
+
 class LazySegments(Sequence[Segment]):
     """Segments that are spelt out when somebody looks at them: in large batches that takes longer than a GPU needs."""
 
@@ -78,8 +86,10 @@ class Translation:
 
     `ids` are the tokens of `text`, white space apart: those of the segments, or the text's own where a repair
     has put other words, or capitals, for what the segments say. `repairs` names all that have changed something.
-    `confidence` is the mean probability (geometric, from 0 to 1) of the tokens with K = 1, their EOS included, however
-    they were written: unlike `score` it can be compared between sentences. None where nobody asked for it.
+    `confidence` comes from the mean log-probability of the tokens with K = 1, their EOS included, however they were
+    written, so unlike `score` it can be compared between sentences. Of a calibrated model it is the probability that
+    this is a good translation (docs/decoding.md), else the geometric mean of the tokens' probabilities.
+    `doubtful` are the places in `text` of words that K = 1 finds unlikely. Both are empty where nobody asked.
     """
 
     source: str
@@ -89,6 +99,12 @@ class Translation:
     ids: list[int] = field(default_factory=list)
     repairs: tuple[str, ...] = ()
     confidence: float | None = None
+    doubtful: tuple[tuple[int, int], ...] = ()
+    verified: Verified | None = None  # of a sentence that was drafted and verified ("exact")
+
+    def is_doubtful(self, least: float | None) -> bool:
+        """Say whether it is known to be less sure than that."""
+        return least is not None and self.confidence is not None and self.confidence < least
 
     @property
     def score(self) -> float:

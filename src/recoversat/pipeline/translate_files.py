@@ -37,6 +37,7 @@ class LineOptions:
     jsonl: bool = False
     at_once: bool = False  # each line is answered before the next is read
     inspection: Inspection = _PLAIN
+    min_confidence: float | None = None  # less sure: doubtful in JSON lines, left untranslated in plain ones
 
     @property
     def block(self) -> int | None:
@@ -95,17 +96,28 @@ def translate_jobs(
                         bar.advance(len(block.lines))
             errors += output.errors
             done.append(output)
+        writer.tell_left()
     for output in done:
         output.forget()
     return errors
 
 
 def translate_texts(
-    translator: Translator, texts: Sequence[str], *, segments: WantedSegments, batch_size: int, beam: int
+    translator: Translator,
+    texts: Sequence[str],
+    *,
+    segments: WantedSegments,
+    batch_size: int,
+    beam: int,
+    confidence: bool = False,
 ) -> list[Translation]:
     """Translate lines, and what has line breaks as documents that keep them."""
     lines = [text for text in texts if "\n" not in text]
-    each = iter(translator.translate(lines, segments=segments, batch_size=batch_size, beam=beam, scores=False))
+    each = iter(
+        translator.translate(
+            lines, segments=segments, batch_size=batch_size, beam=beam, scores=False, confidence=confidence
+        )
+    )
     documents = iter(
         translator.translate_documents(
             [text for text in texts if "\n" in text], segments=segments, batch_size=batch_size, beam=beam
@@ -218,7 +230,7 @@ class _LineWriter:
         self, translator: Translator, directions: Directions, options: LineOptions, trace: IO[str] | None
     ) -> None:
         self._translator, self._directions, self._options, self._trace = translator, directions, options, trace
-        self._number = 0
+        self._number = self._left = 0
 
     def choose_direction(self, block: _Block) -> None:
         """Let the beginning of a file, or each line that is answered at once, say its language."""
@@ -241,11 +253,14 @@ class _LineWriter:
             forced = force_words(look.force, translator.tokenizer, translator.segments_for(asked.segments))
         translations = translator.translate(
             block.texts(), segments=asked.segments, batch_size=asked.batch_size, beam=asked.beam, force=look.force,
-            alternatives=look.top_tokens, scores=bool(look.top_tokens),
+            alternatives=look.top_tokens, scores=bool(look.top_tokens), confidence=asked.min_confidence is not None,
         )  # fmt: skip
         for translation in translations:
             self._number += 1
-            output.write(look.shown(translation, translator.config.data.tokenizer, forced, output) + "\n")
+            is_left = translation.is_doubtful(asked.min_confidence)
+            self._left += is_left
+            shown = look.shown(translation, translator.config.data.tokenizer, forced, output)
+            output.write((translation.source if is_left else shown) + "\n")
             if self._trace:
                 write_trace(self._trace, translation, self._number, forced)
 
@@ -253,13 +268,20 @@ class _LineWriter:
         asked, records = self._options, self._records(block)
         translations = translate_texts(
             self._translator, [record.text for record in records], segments=asked.segments, batch_size=asked.batch_size,
-            beam=asked.beam,
+            beam=asked.beam, confidence=asked.min_confidence is not None,
         )  # fmt: skip
         for i, (record, translation) in enumerate(zip(records, translations, strict=True)):
             if record.error:
                 output.errors += 1
                 record.tell_error(f"{block.name}, line {block.first + i + 1}", output.errors)
-            output.write(record.answered(translation.text, translation.confidence) + "\n")
+            is_doubtful = translation.is_doubtful(asked.min_confidence)
+            output.write(record.answered(translation.text, translation.confidence, is_doubtful) + "\n")
+
+    def tell_left(self) -> None:
+        """Say how many lines stay as they were."""
+        if self._left:
+            bound = f"confidence below {self._options.min_confidence:g}"
+            print(f"note: {self._left} lines are not translated, {bound}", file=sys.stderr)
 
     @staticmethod
     def _records(block: _Block) -> list[Record]:

@@ -11,6 +11,7 @@ from recoversat.engines.loading import ComputeType
 from recoversat.errors import UserError
 from recoversat.files.builtin import builtin_model
 from recoversat.files.model_folder import model_fingerprint, read_config, resolve_model
+from recoversat.files.storage import fingerprint
 from recoversat.inference.request import WantedSegments, modes_for
 from recoversat.pipeline.direction import AUTO, Directions
 from recoversat.pipeline.outputs import plan_outputs
@@ -43,6 +44,8 @@ class TranslateRequest:
     show: str | None = None
     trace: Path | None = None
     force: tuple[str, ...] = ()
+    glossary: Path | None = None
+    min_confidence: float | None = None
     format: str = LINES
     no_repairs: bool = False
     teacher: Path | None = None
@@ -55,13 +58,15 @@ class TranslateRequest:
     def __post_init__(self) -> None:
         """Refuse what cannot be meant, before anything is loaded."""
         by_line = self.show or self.trace or self.force or self.jsonl or self.at_once
-        if self.format != LINES and by_line:
-            without = "--show, --trace, --force, --jsonl and --line-buffered"
+        if self.format != LINES and (by_line or self.min_confidence is not None):
+            without = "--show, --trace, --force, --jsonl, --line-buffered and --min-confidence"
             raise UserError(f"--format {self.format} goes without {without}")
         if self.show not in (None, "segments"):
             raise UserError(f"--show {self.show}: there is only --show segments")
         if self.jsonl and (self.show or self.trace or self.force):
             raise UserError("--jsonl goes without --show, --trace and --force; --trace FILE writes JSON of its own")
+        if self.glossary and self.force:
+            raise UserError("--glossary goes without --force, which names a place in one division into segments")
         if self.at_once and self.force:
             raise UserError("--line-buffered goes without --force, which looks at all lines together")
         if self.exact and (self.quality not in (None, "exact") or self.best_of):
@@ -70,8 +75,8 @@ class TranslateRequest:
     def check_shared(self) -> None:
         """Refuse what several workers cannot do."""
         steers = self.force or self.teacher or self.max_memory or self.no_repairs or self.quality or self.best_of
-        shows = self.show or self.trace or self.at_once or self.format != LINES
-        if steers or shows or self.exact or isinstance(self.segments, tuple):
+        shows = self.show or self.trace or self.at_once or self.format != LINES or self.min_confidence is not None
+        if steers or self.glossary or shows or self.exact or isinstance(self.segments, tuple):
             raise UserError(
                 "--workers, --cluster and --shard write lines to a folder, and take no options that show or steer"
             )
@@ -90,7 +95,9 @@ class TranslateRequest:
             return 0
         inspection = Inspection(self.show == "segments", self.trace, self.force)
         batch_size = 1 if self.at_once else self.batch_size
-        options = LineOptions(self.segments, batch_size, self.beam, self.jsonl, self.at_once, inspection)
+        options = LineOptions(
+            self.segments, batch_size, self.beam, self.jsonl, self.at_once, inspection, self.min_confidence
+        )
         can_go_on = not (self.trace or self.force)  # a trace has no partial file; forced words need all lines
         return translate_jobs(translator, directions, jobs, options, self._settings if can_go_on else None)
 
@@ -134,6 +141,7 @@ class TranslateRequest:
         if quality or self.best_of:
             asked = {"quality": quality or "fast"} | ({"best_of": self.best_of} if self.best_of else {})
             translator.set_decoding(**asked)
+        translator.set_glossary(self.glossary)
         if self.no_repairs:
             translator.set_decoding(repairs="none")
         return translator
@@ -145,6 +153,7 @@ class TranslateRequest:
             "model": model_fingerprint(self._folder), "from": self.source, "to": self.target,
             "segments": self.segments, "best_of": self.best_of, "quality": self.quality, "exact": self.exact,
             "beam": self.beam, "batch_size": self.batch_size, "jsonl": self.jsonl, "show": self.show,
+            "glossary": self.glossary and fingerprint(self.glossary), "min_confidence": self.min_confidence,
             "no_repairs": self.no_repairs, "teacher": teacher, "lengths": self.lengths, "device": self.device,
             "compute_type": self.compute_type,
         }  # fmt: skip

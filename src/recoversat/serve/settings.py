@@ -36,6 +36,7 @@ class ServeSettings(BaseModel):
     trusted_proxy: str | None = Field(None, description="address whose X-Forwarded-For is believed")
     metrics_token: str | None = Field(None, description="who asks for /metrics must send it")
     suggestions: Path | None = Field(None, description="file for what users suggest, as JSON lines; null = not taken")
+    glossaries: tuple[str, ...] = Field((), description="PAIR=FILE or FILE each: terms to be translated as wished")
     log_text: bool = Field(False, description="write the users' texts to the log")
 
     @property

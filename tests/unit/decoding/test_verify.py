@@ -6,7 +6,6 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
-from recoversat.decoding.segmentwise import Decoded
 from recoversat.decoding.stepping import Floats, Ints
 from recoversat.decoding.verify import AHEAD, find_again, write_verified
 from recoversat.vocab import BOS, EOS
@@ -71,7 +70,13 @@ def test_a_good_draft_takes_few_passes() -> None:
     long = next(tokens for first in range(2000) if len(tokens := greedy(60, first)) > 2 * AHEAD and EOS in tokens)
     first = next(first for first in range(2000) if greedy(60, first) == long)
     text = long[:-1]
-    assert write_verified(text, Model(first), 60, scores=False) == Decoded([long], [[]], -(-len(long) // (AHEAD + 1)))
+    written = write_verified(text, Model(first), 60, scores=False)
+    passes = -(-len(long) // (AHEAD + 1))
+    assert (written.segments, written.log_probs, written.steps) == ([long], [[]], passes)
+    assert written.draft == text
+    assert written.accepted == [(n + 1) % (AHEAD + 1) != 0 for n in range(len(long) - 1)] + [
+        False
+    ]  # after each pass one
     at = 5  # a token too many, one too few, another one: each costs a pass or two
     for wrong in ([*text[:at], 99, *text[at:]], [*text[:at], *text[at + 1 :]], [*text[:at], 99, *text[at + 1 :]]):
         assert write_verified(wrong, Model(first), 60, scores=False).steps <= -(-len(long) // (AHEAD + 1)) + 2

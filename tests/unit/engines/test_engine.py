@@ -43,5 +43,5 @@ def test_an_engine_of_steps_inherits_all_three(scripted) -> None:
 
 def test_only_a_one_step_model_is_judged(scripted) -> None:
     engine = scripted(SCRIPTS).engine
-    with pytest.raises(UserError, match="--lengths: only a one-step model"):
+    with pytest.raises(UserError, match="lengths: only a one-step model"):
         engine.judged_by(engine, 3)

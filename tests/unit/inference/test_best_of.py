@@ -189,11 +189,11 @@ def test_json_lines_say_how_sure_the_model_is(tmp_path) -> None:
 @pytest.mark.parametrize("asked", [{"best_of": 2}, {"quality": "best"}, {"segments": (1, 2)}])
 def test_what_does_not_go_together_is_refused(asked: dict[str, object]) -> None:
     translator = writes(SCRIPTS)
-    with pytest.raises(UserError, match="go without --force"):
+    with pytest.raises(UserError, match="go without forced words"):
         translator.translate(["no number"], force=["1:1=no"], **asked)
-    with pytest.raises(UserError, match="go without --force"):
+    with pytest.raises(UserError, match="go without forced words"):
         translator.translate(["no number"], forced=[{(0, 0): 7}], **asked)
-    with pytest.raises(UserError, match="go without --beam"):
+    with pytest.raises(UserError, match="go without a beam"):
         translator.translate(["no number"], beam=2, **asked)
     nat = parse_config({"model": {"kind": "nat"}, "train": {"segments": 1}})
     modes = {"segments": None, "quality": None, "best_of": None} | asked
@@ -205,7 +205,7 @@ def test_what_does_not_go_together_is_refused(asked: dict[str, object]) -> None:
 
 def test_k_is_named_once() -> None:
     for segments in (2, (1, 2)):
-        with pytest.raises(UserError, match="--best-of 2: --segments names"):
+        with pytest.raises(UserError, match="best_of 2: segments names"):
             writes(SCRIPTS).translate(["no number"], segments=segments, best_of=2)
     for segments in ((), (1, "auto2"), (True,)):
         with pytest.raises(UserError, match="whole number"):

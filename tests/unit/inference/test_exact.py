@@ -88,10 +88,10 @@ def test_an_engine_that_cannot_verify_writes_every_token_itself() -> None:
 
 def test_what_does_not_go_together_is_refused() -> None:
     translator = writes({("no 7 8", 1): ["7 8 EOS"]})
-    with pytest.raises(UserError, match="--exact: what is verified is drafted with one K"):
+    with pytest.raises(UserError, match="exact: what is verified is drafted with one K"):
         translator.translate(["no 7 8"], quality="exact", segments=(1, 2))
-    for other, message in (({"force": ["1:1=7"]}, "--force"), ({"beam": 2}, "--beam")):
-        with pytest.raises(UserError, match=f"--exact.* go without {message}"):
+    for other, message in (({"force": ["1:1=7"]}, "forced words"), ({"beam": 2}, "a beam")):
+        with pytest.raises(UserError, match=f"exact.* go without {message}"):
             translator.translate(["no 7 8"], quality="exact", **other)
 
 

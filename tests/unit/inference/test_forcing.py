@@ -107,7 +107,7 @@ def test_a_line_too_short_for_the_segment_is_named(scripted):
     translator.config = several
     lines = ["a b c", "", "a"]
     assert len(translator.translate(lines[:2], segments="auto", force=["3:1=house"])) == 2  # nothing to say of line 2
-    with pytest.raises(UserError, match=r"line 3: --force names segment 3, but .* in 1; .* add --segments 3"):
+    with pytest.raises(UserError, match=r"line 3: what is forced names segment 3, but .* in 1; .* choose segments 3"):
         translator.translate(lines, segments="auto", force=["1=the", "3:1=house"])
     forced = translator.translate(lines, segments=3, force=["3:1=house"])
     assert [t.text for t in forced] == ["a b c in house", "", "the the house"]
@@ -115,7 +115,7 @@ def test_a_line_too_short_for_the_segment_is_named(scripted):
 
 def test_beam_search_refuses_what_it_cannot_do(scripted):
     translator = scripted({"a b": ["the EOS", "in EOS"]})
-    with pytest.raises(UserError, match="beam search writes one segment, this would be 2; add --segments 1"):
+    with pytest.raises(UserError, match="beam search writes one segment, this would be 2; choose segments 1"):
         translator.translate(["a b"], beam=4)
     with pytest.raises(UserError, match="neither forced nor traced"):
         translator.translate(["a b"], beam=4, segments=1, force=["1:1=gas"])

@@ -76,7 +76,7 @@ def test_a_code_is_first_of_all_itself() -> None:
 
 
 def test_a_missing_built_in_model_says_what_to_do() -> None:
-    with pytest.raises(UserError, match=r"no built-in model translates from xx into yy: .*--model"):
+    with pytest.raises(UserError, match=r"no built-in model translates from xx into yy: .* a model of your own"):
         builtin_model("xx", "yy")
 
 

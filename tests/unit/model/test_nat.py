@@ -261,7 +261,7 @@ def test_length_parallel_decoding_with_a_real_teacher_takes_its_favourite() -> N
 
 def test_a_one_step_model_refuses_what_it_cannot_do_and_says_what_can() -> None:
     engine = TorchNatEngine(opinionated(11), CPU)
-    with pytest.raises(UserError, match="--beam 4: a one-step model has no beam; leave it out"):
+    with pytest.raises(UserError, match="beam 4: a one-step model has no beam; leave it out"):
         engine.search([[7, 8]], 4)
     with pytest.raises(UserError, match="gives no probability to a whole translation; use a teacher"):
         engine.score([([7, 8], [9])])

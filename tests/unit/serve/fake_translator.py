@@ -14,7 +14,7 @@ from typing import Any
 from starlette.testclient import TestClient
 
 from recoversat.config import Config
-from recoversat.inference.translation import Segment, Translation
+from recoversat.inference.translation import Segment, Translation, Verified
 from recoversat.serve.process.metrics import Metrics
 from recoversat.serve.service import Service, make_service
 from recoversat.serve.settings import ServeSettings
@@ -24,6 +24,7 @@ from recoversat.serve.work.translating import BatchKey, Job, Outcome, Task, tran
 from recoversat.text.alignment import Part, Range
 from recoversat.text.documents.block import Block
 from recoversat.text.documents.translating import TranslatedDocument, translate_blocks, translate_documents
+from recoversat.text.glossary import Glossary
 from recoversat.text.tokenizer import BpeTokenizer
 from recoversat.vocab import SPECIAL_PIECES
 
@@ -33,6 +34,10 @@ WORDS = (
 )
 MakeClient = Callable[..., TestClient]
 SURE, UNSURE = -0.05, -1.2
+
+
+def last_word(text: str) -> Range:
+    return len(text) - len(text.split()[-1]), len(text)
 
 
 class FakeTranslator:
@@ -52,7 +57,11 @@ class FakeTranslator:
         self.batches: list[list[str]] = []
         self.wanted: list[int | None] = []
         self.modes: list[tuple[str | None, int | None]] = []  # quality and best_of of each call
+        self.glossaries: list[Glossary | None] = []
         self.busy = threading.Event()
+
+    def set_glossary(self, glossary: Glossary | None) -> None:
+        self.glossary = glossary
 
     def translate(
         self,
@@ -65,7 +74,9 @@ class FakeTranslator:
         confidence: bool = False,
         quality: str | None = None,
         best_of: int | None = None,
+        glossary: Glossary | None = None,
     ) -> list[Translation]:
+        self.glossaries.append(glossary)
         self.batches.append(list(texts))
         self.modes.append((quality, best_of))
         self.wanted.append(segments)
@@ -75,13 +86,21 @@ class FakeTranslator:
         if any("poison" in text for text in texts):
             raise RuntimeError("a secret sentence with poison in it")
         written = [
-            self._one(text, segments or 4, forced[i] if forced else {}, alternatives) for i, text in enumerate(texts)
+            self._one(text, 1 if quality == "exact" else segments or 4, forced[i] if forced else {}, alternatives)
+            for i, text in enumerate(texts)
         ]
-        return (
-            [replace(one, ids=[7] * len(one.text.split()), confidence=0.5) for one in written]
-            if confidence
-            else written
-        )
+        if quality == "exact" and len(texts) == 1:  # drafted without the last word of the text
+            words = texts[0].upper().split()
+            written = [
+                replace(one, verified=Verified(words[:-1], [True] * len(words[:-1]) + [False, False]))
+                for one in written
+            ]
+        if confidence:  # the last word is in doubt
+            written = [
+                replace(one, ids=[7] * len(one.text.split()), confidence=0.5, doubtful=(last_word(one.text),))
+                for one in written
+            ]
+        return written
 
     def translate_documents(
         self, texts: Sequence[str], *, format: str, language: str, translate: Callable[[list[str]], list[str]]

@@ -8,7 +8,14 @@ import pytest
 from recoversat.errors import UserError
 from recoversat.files.model_folder import write_description
 from recoversat.serve.settings import ServeSettings
-from recoversat.serve.work.catalog import Catalog, ModelSource, load_models, model_sources, parse_model
+from recoversat.serve.work.catalog import (
+    Catalog,
+    ModelSource,
+    glossary_of,
+    load_models,
+    model_sources,
+    parse_model,
+)
 from recoversat.text.languages import LanguageDetector, language_name
 from tests.unit.serve.fake_translator import FakeTranslator, fake_model
 
@@ -99,3 +106,19 @@ def test_only_what_runs_on_the_cpu_is_bounded_while_it_decodes(
     monkeypatch.setattr("recoversat.translator.Translator", load)
     load_models([ModelSource("en", "de", folder)], ServeSettings(device=device, max_memory=1 << 30))
     assert (given["max_memory"] is not None) is bounded
+
+
+def test_a_server_has_glossaries_for_all_pairs_and_for_one(tmp_path: Path) -> None:
+    for name, text in (("all", "GNU\t=\nhouse\tHaus\n"), ("ende", "house\tHütte\n"), ("deen", "Haus\thut\n")):
+        (tmp_path / name).write_text(text, encoding="utf-8")
+    files = [f"en-de={tmp_path / 'ende'}", f"de-en={tmp_path / 'deen'}", str(tmp_path / "all")]
+
+    def terms(source: str, target: str) -> list[tuple[str, str]]:
+        found = glossary_of(files, source, target)
+        return [(term.source, term.target) for term in found.terms] if found else []
+
+    assert terms("en", "de") == [("house", "Hütte"), ("GNU", "")]
+    assert terms("de", "en") == [("Haus", "hut"), ("GNU", ""), ("house", "Haus")]
+    assert glossary_of([], "en", "de") is None
+    with pytest.raises(UserError, match="no such glossary"):
+        glossary_of([f"de-en={tmp_path / 'none'}"], "en", "de")

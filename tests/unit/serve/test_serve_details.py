@@ -1,5 +1,6 @@
 """Our own fields: K, steps, score, the trace and forced tokens; never there unless asked for."""
 
+import json
 from typing import Any
 
 import pytest
@@ -185,3 +186,49 @@ def test_alternatives_of_a_judged_translation_are_forced_plainly(make_client: Ma
     assert first == ("best", None)
     assert forced
     assert set(forced) == {(None, None)}
+
+
+TERMS = {"dogs": "Hunde", "park": "", "run": None}
+
+
+@pytest.mark.parametrize("how", ["json", "data"])
+def test_a_glossary_reaches_the_model(make_client: MakeClient, how: str) -> None:
+    client, asked = make_client(), {"q": "the dogs run", "source": "en", "target": "de"}
+    told: Any = TERMS if how == "json" else json.dumps(TERMS)
+    answer = client.post("/translate", **{how: asked | {"glossary": told}})
+    assert answer.json() == {"translatedText": "THE DOGS RUN"}
+    (glossary,) = client.translator.glossaries  # type: ignore[attr-defined]
+    assert [(term.source, term.target) for term in glossary.terms] == [("dogs", "Hunde"), ("park", ""), ("run", "")]
+    client.post("/translate", **{how: asked})
+    assert client.translator.glossaries[-1] is None  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"glossary": ["dogs"]}, "glossary"),
+        ({"glossary": {str(n): "x" for n in range(201)}}, "glossary"),
+        ({"glossary": {"x" * 201: "x"}}, "glossary"),
+        ({"glossary": {"dogs": 7}}, "glossary"),
+        ({"glossary": {"!": "x"}}, "there is no term"),
+        ({"glossary": TERMS, "segments": 4, "forced": [FORCED]}, "glossary: it goes without forced tokens"),
+    ],
+)
+def test_a_glossary_that_cannot_be_is_refused(client: TestClient, fields: dict[str, Any], message: str) -> None:
+    answer = client.post("/translate", json={"q": "the dogs run", "source": "en", "target": "de"} | fields)
+    assert answer.status_code == 400
+    assert message in answer.json()["error"]
+
+
+def test_the_trace_shows_doubt_and_what_was_verified(client: TestClient) -> None:
+    (plain,) = ask(client, trace=0).json()["trace"]
+    assert (plain["confidence"], plain["doubtful"], plain["draft"], plain["repairs"]) == (None, [], None, [])
+    (sure,) = ask(client, "the dogs run", trace=0, confidence=True).json()["trace"]
+    assert (sure["confidence"], sure["doubtful"]) == (0.5, [[9, 12]])
+
+
+def test_exact_shows_its_draft(make_client: MakeClient) -> None:
+    client = make_client([fake_model(choices=[1, 4])])
+    (sentence,) = ask(client, "the dogs run", trace=0, quality="exact").json()["trace"]
+    assert sentence["draft"] == {"pieces": ["THE", "DOGS"], "accepted": [True, True, False, False]}
+    assert len(sentence["segments"]) == 1

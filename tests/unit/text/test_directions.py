@@ -79,7 +79,7 @@ def test_texts_are_translated_by_direction_and_keep_their_order() -> None:
 def test_what_a_user_writes_never_chooses_the_direction(model: Path) -> None:
     """A tag before a text is text: each id but the first is what the text is alone."""
     translator = Translator(model, target="de", device="cpu")
-    plain, tagged, other = translator._encode(["a house", "<2de>a house", "<2en>a house"])
+    plain, tagged, other = translator.encode(["a house", "<2de>a house", "<2en>a house"])
     assert TOKENIZER.pieces([plain[0], tagged[0], other[0]]) == ["<2de>"] * 3
     assert [TOKENIZER.decode(ids) for ids in (plain, tagged, other)] == ["a house", "<2de>a house", "<2en>a house"]
     (alone,), (forward,) = translator.into("en").translate(["<2de>"]), translator.translate(["<2en>"])

@@ -54,7 +54,7 @@ class TorchNatEngine(Engine):
         return decode_lengths(writer, sources, self._score_by_teacher, self._n_lengths)
 
     def search(self, sources: Sources, beam: int, options: Options = Options()) -> list[NBest]:
-        raise UserError(f"--beam {beam}: a one-step model has no beam; leave it out, or give --lengths and a teacher")
+        raise UserError(f"beam {beam}: a one-step model has no beam; leave it out, or give lengths and a teacher")
 
     def score(self, pairs: Sequence[Pair], n_segments: int = 1) -> list[Decoded]:
         raise UserError("a one-step model gives no probability to a whole translation; use a teacher")

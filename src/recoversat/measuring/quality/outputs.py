@@ -55,7 +55,7 @@ class SystemOutput:
     tokens: list[list[int]] | None = None  # sub-words as decoded: no terminators, no deleted segments
     steps: list[int] | None = None
     segments: list[list[SegmentStat]] | None = None
-    scores: list[float] | None = None  # mean log-probability of each translation
+    scores: list[float] | None = None  # mean log-probability of each translation, or log(confidence)
     latency_ms: float | None = None  # of one sentence at batch 1
     settings: dict[str, JSON] = field(default_factory=dict)
 

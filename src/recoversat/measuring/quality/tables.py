@@ -53,11 +53,14 @@ def confidence_table(results: Sequence[Result]) -> Table | None:
     if not rows:
         return None
     return Table(
-        caption="Confidence: does the mean log-probability tell good sentences from bad ones?",
+        caption="Confidence: does it tell good sentences from bad ones?",
         columns=["Test set", "System", "Spearman ρ", "Kendall τ-b", *_HALVES],
         rows=rows,
         n_labels=2,
-        notes=["Correlation of the score with sentence-level chrF2++; 1 = perfect ranking, 0 = none."],
+        notes=[
+            "Correlation with sentence-level chrF2++; 1 = perfect ranking, 0 = none. Ranked by confidence where the way"
+            " of decoding has it, else by the mean log-probability."
+        ],
     )
 
 

@@ -1,5 +1,6 @@
 """From a system and a test set to a `SystemOutput`: translate, time, keep, and use again what is still true."""
 
+import math
 import time
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -74,7 +75,7 @@ class ModelOutputs:
             output,
             steps=[one.steps for one in own],
             segments=None if output.settings["K"] is None else segments,
-            scores=[one.score for one in own],
+            scores=_sureness(own),
         )
 
     def _latency_ms(self, test_set: TestSet, n_sentences: int) -> float:
@@ -86,3 +87,10 @@ class ModelOutputs:
         for source in sources:
             self.system.translate([source], 1)
         return 1000 * (time.perf_counter() - began) / max(len(sources), 1)
+
+
+def _sureness(written: list[Translation]) -> list[float]:
+    """Return what ranks translations: their confidence (its logarithm) where all have one, else their scores."""
+    if all(one.confidence for one in written if one.segments):
+        return [math.log(one.confidence) if one.confidence else 0.0 for one in written]
+    return [one.score for one in written]

@@ -17,11 +17,13 @@ from recoversat.serve.service import Service
 from recoversat.serve.work.batching import ClosedError, QueueFullError
 from recoversat.serve.work.translating import BatchKey, ForcedToken, Outcome, Task, joined
 from recoversat.text.directions import known_language
+from recoversat.text.glossary import Glossary
 from recoversat.text.languages import Detected, language_name
 from recoversat.vocab import DEL, EOS, SPECIAL_PIECES
 
 _ENDINGS = {"eos": [SPECIAL_PIECES[EOS]], "del": [SPECIAL_PIECES[DEL]], "cut": []}
 _HTML = 3  # times the cost of plain text: what stands in elements is translated too, and looked for
+_GLOSSARY = 4  # times the cost: where a term is missing, a sentence is written again in several ways
 _SHORT = 40  # characters; shorter texts of a list are detected together
 
 
@@ -108,7 +110,19 @@ def _key(service: Service, wanted: TranslateRequest, source: str, target: str) -
     if k and k > model.max_segments:
         raise RefusalError(400, f"Invalid request: segments: this model writes 1 to {model.max_segments} segments")
     _check_mode(wanted, k, model.choices)
-    return BatchKey(source, target, k, wanted.format == "html", wanted.mode, wanted.best_of)
+    terms = _glossary(wanted)
+    return BatchKey(source, target, k, wanted.format == "html", wanted.mode, wanted.best_of, terms)
+
+
+def _glossary(wanted: TranslateRequest) -> Glossary | None:
+    if not wanted.glossary:
+        return None
+    if wanted.forced:
+        raise RefusalError(400, "Invalid request: glossary: it goes without forced tokens")
+    try:
+        return Glossary.of(wanted.glossary)
+    except UserError as error:
+        raise RefusalError(400, f"Invalid request: {error}") from None
 
 
 def _check_mode(wanted: TranslateRequest, k: int | None, trained: Sequence[int]) -> None:
@@ -142,7 +156,7 @@ async def translate_all(
                 if key is None or not task.text.strip():
                     places[-1].append(Outcome(task.text))
                 else:
-                    cost = task.cost * (_HTML if key.html else 1)
+                    cost = task.cost * (_HTML if key.html else 1) * (_GLOSSARY if key.glossary else 1)
                     futures += service.batcher.submit(client, key, [(task, cost)])
                     places[-1].append(futures[-1])
         if futures:
@@ -230,7 +244,16 @@ def _traced(at: int, sentence: Translation, top_tokens: int, forced: set[tuple[i
     for number, segment in enumerate(sentence.segments):
         places = {position for where, which, position in forced if (where, which) == (at, number)}
         segments.append(_traced_segment(segment, top_tokens, places))
-    return {"source": sentence.source, "text": sentence.text, "steps": sentence.steps, "segments": segments}
+    return {
+        "source": sentence.source,
+        "text": sentence.text,
+        "steps": sentence.steps,
+        "repairs": list(sentence.repairs),
+        "confidence": None if sentence.confidence is None else round(sentence.confidence, 4),
+        "doubtful": [list(place) for place in sentence.doubtful],
+        "draft": sentence.verified and {"pieces": sentence.verified.draft, "accepted": sentence.verified.accepted},
+        "segments": segments,
+    }
 
 
 def _traced_segment(segment: Segment, top_tokens: int, forced: set[int]) -> dict[str, Any]:

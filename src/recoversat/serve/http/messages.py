@@ -5,6 +5,7 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 Text = Annotated[str, Field(min_length=1)]
+Term = Annotated[str, Field(min_length=1, max_length=200)]
 
 
 def _whole_number(value: Any) -> Any:
@@ -54,7 +55,7 @@ class TextRequest(BaseModel):
 
 
 class TranslateRequest(TextRequest):
-    """What /translate understands; the last eight fields are ours."""
+    """What /translate understands; all fields from `segments` on are ours."""
 
     source: Text = Field(description='language code, or "auto"; case and region are forgiven')
     target: Text = Field(description="language code; case and region are forgiven")
@@ -80,7 +81,10 @@ class TranslateRequest(TextRequest):
         None, description="write with so many K and keep the likeliest"
     )
     exact: bool | None = Field(None, description='the same as quality "exact"')
-    confidence: bool | None = Field(None, description="tell how likely the model with K = 1 finds a token, 0 to 1")
+    confidence: bool | None = Field(None, description="tell how sure the model is of the translation, 0 to 1")
+    glossary: Annotated[dict[Term, Annotated[str, Field(max_length=200)] | None], Field(max_length=200)] | None = Field(
+        None, description="terms and their translations; empty or null: the term stays as it is"
+    )
 
     @property
     def mode(self) -> str | None:
@@ -156,12 +160,23 @@ class TracedSegment(BaseModel):
     tokens: list[TracedToken] = Field(description="EOS or DEL is the last one")
 
 
+class TracedDraft(BaseModel):
+    """What was drafted and verified, where quality is "exact"."""
+
+    pieces: list[str]
+    accepted: list[bool] = Field(description="of each token of the only segment: from the draft, or corrected")
+
+
 class TracedSentence(BaseModel):
     """A sentence as the model saw it, and all it wrote."""
 
     source: str
     text: str
     steps: int
+    repairs: list[str] = Field(description="what has changed the translation since it was decoded")
+    confidence: float | None = Field(description="where it was asked for")
+    doubtful: list[tuple[int, int]] = Field(description="places in `text` of words that K = 1 finds unlikely")
+    draft: TracedDraft | None = Field(description="of a sentence that was drafted and verified; ask with trace 0")
     segments: list[TracedSegment]
 
 

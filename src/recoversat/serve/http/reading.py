@@ -17,6 +17,7 @@ from recoversat.serve.http.refusals import RefusalError, client_left, missing, t
 M = TypeVar("M", bound=BaseModel)
 
 _SWITCHES = ("details",)
+_STRUCTURES = ("forced", "glossary")  # in a form they are JSON
 _FORM_TYPES = ("application/x-www-form-urlencoded", "multipart/form-data")
 _MAX_FIELDS = 1000
 
@@ -118,6 +119,8 @@ def _mended(value: Any) -> Any:
         return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
     if isinstance(value, list):
         return [_mended(item) if isinstance(item, str) else item for item in value]
+    if isinstance(value, dict):
+        return {_mended(key): _mended(item) if isinstance(item, str) else item for key, item in value.items()}
     return value
 
 
@@ -154,9 +157,10 @@ def _plain_fields(values: FormData | QueryParams) -> dict[str, Any]:
     for name in _SWITCHES:
         if name in fields:
             fields[name] = {"1": True, "true": True, "0": False, "false": False}.get(fields[name].lower(), fields[name])
-    if "forced" in fields:
-        try:
-            fields["forced"] = json.loads(fields["forced"])
-        except (ValueError, RecursionError):
-            raise RefusalError(400, "Invalid request: forced: not JSON") from None
+    for name in _STRUCTURES:
+        if name in fields:
+            try:
+                fields[name] = json.loads(fields[name])
+            except (ValueError, RecursionError):
+                raise RefusalError(400, f"Invalid request: {name}: not JSON") from None
     return fields

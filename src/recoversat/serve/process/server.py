@@ -18,7 +18,7 @@ from recoversat.serve.process.metrics import Metrics
 from recoversat.serve.process.worker import WorkerProcess
 from recoversat.serve.service import Service, make_service
 from recoversat.serve.settings import ServeSettings
-from recoversat.serve.work.catalog import model_sources
+from recoversat.serve.work.catalog import glossary_of, model_sources
 
 _THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 _BACKLOG = 2048
@@ -42,6 +42,8 @@ def serve(settings: ServeSettings) -> None:
     start_logging()
     # What is wrong is told before anything is started.
     sources = model_sources(settings.models)
+    for each in sources:
+        glossary_of(settings.glossaries, each.source, each.target)
     EngineOptions(settings.device, cast("ComputeType", settings.compute_type))
     if settings.api_keys:
         read_api_keys(settings.api_keys)

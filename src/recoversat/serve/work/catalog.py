@@ -16,6 +16,7 @@ from recoversat.inference.translation import Translation
 from recoversat.serve.settings import ServeSettings
 from recoversat.text.documents.block import Block
 from recoversat.text.documents.translating import TranslatedDocument
+from recoversat.text.glossary import Glossary
 from recoversat.text.tokenizer import Tokenizer
 
 if TYPE_CHECKING:
@@ -43,6 +44,7 @@ class LineTranslator(Protocol):
         confidence: bool = False,
         quality: str | None = None,
         best_of: int | None = None,
+        glossary: Glossary | None = None,
     ) -> list[Translation]:
         """Translate single lines, in their order."""
 
@@ -168,8 +170,21 @@ def load_models(sources: Iterable[ModelSource], settings: ServeSettings) -> list
         known = loaded.get(where.folder)
         translator = known.into(where.target) if known and known.prefix else _load(where, settings)
         loaded[where.folder] = translator
+        translator.set_glossary(glossary_of(settings.glossaries, where.source, where.target))
         models.append(serve_model(where.source, where.target, translator, translator.config.model.max_segments))
     return models
+
+
+def glossary_of(glossaries: Sequence[str], source: str, target: str) -> Glossary | None:
+    """Read the terms of a pair: those of its own files, and of files for all pairs; the first of two counts."""
+    terms: Glossary | None = None
+    for text in reversed(glossaries):
+        pair, equals, path = text.partition("=")
+        match = _PAIR.fullmatch(pair) if equals else None
+        codes = [code for code in match.groups() if code] if match else [source, target]
+        read = Glossary.read(Path(path if match else text))  # also where it is another pair's: mistakes are told
+        terms = read.over(terms) if codes == [source, target] else terms
+    return terms
 
 
 def _load(where: ModelSource, settings: ServeSettings) -> "Translator":

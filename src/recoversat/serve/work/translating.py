@@ -13,6 +13,7 @@ from recoversat.serve.work.alternatives import TRIES, other_translations
 from recoversat.serve.work.catalog import ServedModel
 from recoversat.text.documents.block import Block
 from recoversat.text.documents.translating import TranslatedDocument
+from recoversat.text.glossary import Glossary
 from recoversat.vocab import DEL, NEVER_EMITTED
 
 _PART = 1000  # characters of a long text that are translated in one go, where it has several lines
@@ -40,6 +41,7 @@ class BatchKey:
     html: bool = False
     quality: str | None = None  # None = as the model is set to write
     best_of: int | None = None
+    glossary: Glossary | None = None
 
 
 @dataclass(frozen=True)
@@ -233,6 +235,7 @@ class SentenceTranslator:
             confidence=self._confidence,
             quality=None if forced else self._job.key.quality,  # what is forced names a segment of one K
             best_of=None if forced else self._job.key.best_of,
+            glossary=None if forced else self._job.key.glossary,
         )
         self._job.count(len(sentences), sum(translation.steps for translation in translations))
         return translations

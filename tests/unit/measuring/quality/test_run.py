@@ -72,7 +72,7 @@ def test_everything_a_model_tells_reaches_the_report(folder, engine):
     assert "**Results**" in text
     assert "**Confidence" in text
     page = (folder / "report" / "report.html").read_text(encoding="utf-8")
-    assert "Confidence: does the mean log-probability" in page
+    assert "Confidence: does it tell good" in page
     assert page.count("<svg ") == 3
 
 

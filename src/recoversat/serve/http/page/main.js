@@ -2,7 +2,10 @@
 
 import { fetchJson, Trouble } from "./api.js";
 import { Decoding } from "./decoding.js";
+import { Exact } from "./exact.js";
 import { readLink, writeLink } from "./link.js";
+import { percent } from "./pieces.js";
+import { marked, readGlossary } from "./words.js";
 
 const find = (id) => document.getElementById(id);
 const SAMPLES = {
@@ -14,6 +17,7 @@ const SHOWN = 6; // alternatives at each position
 
 const state = { models: [], names: {}, limit: 0, request: 0, last: null };
 const decoding = new Decoding((forced) => translate(forced, true));
+const exact = new Exact(report);
 
 async function start() {
   const [models, languages, settings] = await Promise.all(["models", "languages", "frontend/settings"].map((path) => fetchJson(path)));
@@ -76,13 +80,18 @@ async function translate(forced, adapting) {
   const text = find("text").value;
   complain(null);
   if (!text.trim()) return complain("There is nothing to translate yet: type a sentence first.");
-  const question = { q: text, source, target, details: true, trace: SHOWN, ...(find("key").value && { api_key: find("key").value }) };
+  const key = find("key").value;
+  const judging = model().autoregressive && { confidence: true };
+  const question = { q: text, source, target, details: true, trace: SHOWN, ...judging, ...(key && { api_key: key }) };
+  const glossary = forced.length ? null : readGlossary(find("glossary").value); // what is forced names its own words
   state.last = { forced, adapting };
   find("translation").classList.add("waiting");
   try {
-    const answer = await fetchJson("translate", { ...question, segments, ...(forced.length && { forced }) });
+    const answer = await fetchJson("translate", { ...question, segments, ...(forced.length && { forced }), ...(glossary && { glossary }) });
     if (!current()) return;
-    find("translation").textContent = answer.translatedText;
+    find("translation").replaceChildren(...marked(answer.translatedText, answer.trace));
+    find("sure").textContent = answer.confidence ? `confidence ${percent(answer.confidence)}` : "";
+    exact.load(model().choices.includes(1) && segments > 1 ? question : null, segments);
     history.replaceState(null, "", writeLink({ source, target, segments, text, forced }));
     decoding.load(answer, forced, adapting);
     await compare(question, segments, current);
