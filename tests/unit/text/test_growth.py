@@ -5,13 +5,13 @@ from collections.abc import Callable
 
 import pytest
 
-from recoversat.inference.repairs.check_numbers import wrong_numbers
 from recoversat.inference.repairs.cut_loops import without_loops
 from recoversat.inference.repairs.join_overlaps import says_twice
 from recoversat.inference.repairs.lower_capitals import is_all_caps, to_sentence_case
 from recoversat.text import parts, placeholders, sentences
 from recoversat.text.documents import block, elements, html
 from recoversat.text.documents.translating import translate_documents
+from recoversat.text.numbers import wrong_numbers
 from tests.nasty import REPEATED, stretched
 
 SHORTEST = 1500  # characters; then 2, 4 and 8 times as many
