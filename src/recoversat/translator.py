@@ -167,6 +167,7 @@ class Translator:
             texts,
             translate or plainly,
             language=language or self.source,
+            target=self.target,
             format=format,
             fits=self._fits,
             locate=self.locate,

@@ -58,6 +58,7 @@ def translate_documents(
     translate: Translate,
     *,
     language: str,
+    target: str | None = None,
     format: str = "text",
     fits: Fits = lambda part: True,
     locate: Locate | None = None,
@@ -102,7 +103,8 @@ def translate_documents(
         done = ["".join(part if isinstance(part, str) else next(written) for part in block) for block in blocks]
         mine = [part for block in blocks for part in block if isinstance(part, _Sentence)]
         split = tuple(one.whole for one in mine if long.intersection([one.whole, *one.runs]))
-        results.append(TranslatedDocument(document.put_back(done), split))
+        text = document.put_back(done)
+        results.append(TranslatedDocument(document.in_language(text, language, target) if target else text, split))
     return results
 
 

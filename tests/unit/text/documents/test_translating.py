@@ -106,7 +106,7 @@ def test_plain_text(text: str, expected: str) -> None:
     [
         ("<p>hello</p>", "<p>HELLO</p>"),
         ("<p>hello <b>big</b> world.</p>", "<p>HELLO <b>BIG</b> WORLD.</p>"),
-        ("<p title='keep'>a<br>b</p>", "<p title='keep'>A<br>B</p>"),
+        ("<p class='keep'>a<br>b</p>", "<p class='keep'>A<br>B</p>"),
         ("<!DOCTYPE html>\n<!-- keep -->x", "<!DOCTYPE html>\n<!-- keep -->X"),
         ("<script>keep()</script><style>keep{}</style>x", "<script>keep()</script><style>keep{}</style>X"),
         ("<pre>keep\n  this</pre>\n<p>x</p>", "<pre>keep\n  this</pre>\n<p>X</p>"),
@@ -473,7 +473,7 @@ def test_a_copying_translator_changes_nothing(text: str, limit: int | None) -> N
     assert translate_document(text, batch(str), language="en", max_tokens=limit).text == text
 
 
-TAGS = ["<p>", "</p>", "<b>", "</b>", "<a href='x>y'>", "</a>", "<br/>", "<img alt=\"a b\">", "<!-- c. D -->",
+TAGS = ["<p>", "</p>", "<b>", "</b>", "<a href='x>y'>", "</a>", "<br/>", "<img src=\"a b\">", "<!-- c. D -->",
         "<li>", "<code>f. G()</code>", "<i translate='no'>Do. Not</i>", "<pre>a\n b</pre>",
         "<script>x<y</script>"]  # fmt: skip
 html_texts = st.lists(
