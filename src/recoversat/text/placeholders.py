@@ -62,7 +62,7 @@ _MOST_NESTED = 8  # hard spans in hard spans; of what is nested deeper only the 
 _SIGN = re.compile(rf"[{{%@©®™{_EMOJI}{_EMOJI_TAIL}\u20e3{_UNWRITABLE}{_PLANE_15}]|://|www\.")
 # Numbers a text is unlikely to contain, too short for a thousands separator: 211, 224 ... 991, 215, 228 ...
 _STAND_INS = [str(211 + 13 * n % 789) for n in range(789)]
-_ADDRESS = re.compile(r"://|@|www\.")
+_LONG = 40  # characters of an address that leave no place for the sentence it stands in
 _TIME = re.compile(r"\d{1,2}[:.]\d\d\Z")
 _TIMES = ["9:30", "8:30", "7:30", "10:30", "6:30", "5:30"]
 
@@ -138,10 +138,10 @@ def has_protected(text: str) -> bool:
     return _SIGN.search(text) is not None
 
 
-def mask(text: str, what: Literal["hard", "addresses", "all"] = "hard") -> Masked | None:
+def mask(text: str, what: Literal["hard", "long", "all"] = "hard") -> Masked | None:
     """Put a number in the place of each hard span; None where there are more spans than numbers.
 
-    Or only of addresses; or of numbers too, times for times: what a model fails to copy may be too long for it.
+    Or only of long ones; or of numbers too, times for times: what a model fails to copy may be too long for it.
 
     >>> mask("Dear {name}, see https://x.org/y.").text, mask("14:45 on 1.10.2025", "all").text
     ('Dear 211, see 224.', '9:30 on 211')
@@ -152,7 +152,7 @@ def mask(text: str, what: Literal["hard", "addresses", "all"] = "hard") -> Maske
     out, position = [], 0
     for span in protected_spans(text):
         kept = text[span.start : span.end]
-        if what == "all" or (span.hard and (what == "hard" or _ADDRESS.search(kept))):
+        if what == "all" or (span.hard and (what == "hard" or len(kept) > _LONG)):
             if (number := next(times if _TIME.match(kept) else free, None)) is None:
                 return None
             stand_ins[number] = kept

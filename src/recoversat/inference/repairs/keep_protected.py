@@ -1,7 +1,8 @@
 """URLs, e-mail addresses, placeholders and emoji must come through unchanged.
 
-Addresses travel through the model as numbers, which models copy best. What else is protected mostly comes through as it
-is; where it does not, it is written again with numbers in its place, and then the words around it by themselves.
+A model that has seen some mostly copies them, and the sentence is best as it is. Where it does not, it is written again
+with numbers in their place, which models copy best, and then the words around them by themselves. Only what is long,
+such as a URL with all its arguments, travels as a number from the beginning.
 """
 
 from typing import TYPE_CHECKING
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class KeepProtected(Repair):
-    """Put stand-ins for addresses; what loses anything protected is written again, or else stays as it is."""
+    """Put stand-ins for long addresses; what loses anything protected is written again, or else stays as it is."""
 
     def __init__(self, name: str, translator: "Translator", request: Request) -> None:
         super().__init__(name, translator, request)
@@ -24,9 +25,7 @@ class KeepProtected(Repair):
         self.stand_ins: set[str] = set()
 
     def prepare(self, text: str) -> str:
-        if not ("@" in text or "://" in text or "www." in text):
-            return text
-        if not (seen := mask(text, "addresses")) or not seen.stand_ins:
+        if not has_protected(text) or not (seen := mask(text, "long")) or not seen.stand_ins:
             return text
         self.given[text] = seen
         self.stand_ins.update(seen.stand_ins)
@@ -52,7 +51,7 @@ class KeepProtected(Repair):
         return [draft.saying(text) for draft, text in zip(again, texts, strict=True)]
 
     def _keeps(self, draft: Draft, text: str) -> bool:
-        """Say whether all that is protected in a source came back, stand-ins of addresses too."""
+        """Say whether all that is protected in a source came back, stand-ins too."""
         source = draft.source.text
         numbers = {number for number in self.stand_ins if number in source}
         return keeps_hard(source, text) and all(text.count(number) == source.count(number) for number in numbers)

@@ -29,7 +29,7 @@ class OneQuoteStyle(Repair):
 def requoted(source: str, translation: str, style: str) -> str:
     """Give a translation quotation marks of one style; programs and what cannot be paired stay as they are.
 
-    >>> requoted('Say "yes" or "no".', "Sag »Ja« oder „Nein”.", "„“"), requoted('x = "a"', 'x = "a"', "„“")
+    >>> requoted('Say "yes" or "no".', "Sag »Ja« oder „ Nein”.", "„“"), requoted('x = "a"', 'x = "a"', "„“")
     ('Sag „Ja“ oder „Nein“.', 'x = "a"')
     """
     marks = list(_MARK.finditer(translation))
@@ -37,6 +37,7 @@ def requoted(source: str, translation: str, style: str) -> str:
         return translation
     out, position = "", 0
     for opens, mark in enumerate(marks, 1):
-        out += translation[position : mark.start()] + style[1 - opens % 2]
+        between = translation[position : mark.start()]
+        out += (between if opens % 2 else between.strip()) + style[1 - opens % 2]
         position = mark.end()
     return out + translation[position:]

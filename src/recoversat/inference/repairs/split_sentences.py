@@ -9,6 +9,8 @@ from recoversat.text.sentences import sentence_spans
 
 _END = re.compile(r"[.!?…。！？][\"'”’“»)\]]*\s|[。！？]\S")
 _WORD = re.compile(r"[^\W\d_]{2}")
+# "Herr Präsident! Ich ..." is one sentence in English: "Mr President, I ..."
+_ADDRESS = re.compile(r"(?:Herr|Frau|Liebe|Meine|Sehr|[Vv]erehrte|Geehrte|Werte|Hohe|Kolleg)[^.!?]{,120}!\Z")
 
 
 class SplitSentences(Repair):
@@ -29,7 +31,8 @@ def sentences_of(text: str, language: str) -> Parts | None:
     keep = [(span.start, span.end) for span in protected_spans(text)]
     spans: list[tuple[int, int]] = []
     for start, end in sentence_spans(text, language, keep=keep):
-        if spans and not (_WORD.search(text, start, end) and _WORD.search(text, *spans[-1])):
+        has_words = _WORD.search(text, start, end)
+        if spans and not (has_words and _WORD.search(text, *spans[-1]) and not _ADDRESS.match(text, *spans[-1])):
             start = spans.pop()[0]
         spans.append((start, end))
     return Parts.at(text, spans) if len(spans) > 1 else None

@@ -10,6 +10,8 @@ from tests.unit.inference.by_count import writes
 PIECES = ["see", "siehe", "now", "jetzt", "211", "224", "%s", "%d", "of"]
 TEN = 5  # the first id of a piece
 
+LONG = "https://x.org/a?" + "&".join(f"b{n}=1" for n in range(20))
+
 
 def translator(script, **decode: object) -> Translator:
     """Write what `script` makes of words; those it does not know are one token to it."""
@@ -28,13 +30,18 @@ def german(words: list[str], k: int) -> list[str]:
     return [{"see": "siehe", "now": "jetzt"}.get(word, word) for word in words]
 
 
-@pytest.mark.parametrize("address", ["https://x.org/a?b=1", "www.x.org", "max.muster@x.de"])
+@pytest.mark.parametrize("address", ["https://x.org/a?b=1", "www.x.org", "max.muster@x.de", LONG])
 @pytest.mark.parametrize("segments", [1, 2, "auto"])
 def test_addresses_travel_as_numbers(address: str, segments) -> None:
     (one,) = translator(german).translate([f"see {address} now"], segments=segments)
     assert (one.text, one.repairs) == (f"siehe {address} jetzt", ("keep_protected",))
     (off,) = translator(german).translate([f"see {address} now"], segments=segments, repairs=False)
     assert address not in off.text
+
+
+def test_what_is_long_is_a_number_from_the_beginning() -> None:
+    for address, steps in (("a@b.de", 3 + 1 + 3 + 1), (LONG, 3 + 1)):
+        assert translator(german).translate([f"see {address} now"], segments=1)[0].steps == steps
 
 
 def test_what_the_model_copies_is_left_to_it() -> None:
@@ -66,12 +73,12 @@ def test_the_source_stands_where_all_else_fails() -> None:
     def mad(words: list[str], k: int) -> list[str]:
         return ["211", "211"]
 
-    assert translator(mad).translate(["see a@b.de now"])[0].text == "see a@b.de now"
+    assert translator(mad).translate([f"see {LONG} now"])[0].text == f"see {LONG} now"
 
 
 def test_long_texts_keep_their_addresses() -> None:
     made = translator(german)
     short = made.config.data.model_copy(update={"max_tokens": 3})
     made.config = made.config.model_copy(update={"data": short})
-    (one,) = made.translate(["see a@b.de now now see https://x.org/a now"])
-    assert one.text == "siehe a@b.de jetzt jetzt siehe https://x.org/a jetzt"
+    (one,) = made.translate([f"see a@b.de now now see {LONG} now"])
+    assert one.text == f"siehe a@b.de jetzt jetzt siehe {LONG} jetzt"

@@ -29,6 +29,8 @@ def test_sentences_of_a_line_are_translated_by_themselves(scripted) -> None:
         ("Er traf Hr. Meier bzw. Fr. Huber.", "de", None),
         ("It costs £9.99. Take it!", "en", ["It costs £9.99.", "Take it!"]),
         ("See https://x.org/a.b?c! Then go.", "en", ["See https://x.org/a.b?c!", "Then go."]),
+        ("Herr Präsident! Ich danke Ihnen.", "de", None),  # one sentence in English
+        ("Halt! Wer ist da?", "de", ["Halt!", "Wer ist da?"]),
         ("1. Open it.", "en", None),
         ("Version 2. 5.", "en", None),
         ("STOP! DO NOT OPEN!", "en", None),  # capitals are looked at together
