@@ -27,7 +27,7 @@ _SENTENCE_END = re.compile(r"\s*(?:\Z|[\"”’)]*\s+[A-ZÄÖÜ])")
 # All in capitals, with two digits at least: INV-2024, ABC-1234/X, A380
 _CODE = re.compile(r"(?<![\w/.-])(?=[A-Z\d/_.-]*[A-Z])(?=(?:[A-Z/_.-]*\d){2})[A-Z\d]++(?:[-/_.][A-Z\d]++)*+(?![\w/-])")
 
-_SEPARATED = re.compile(r"\d+(?:[.,:/]\d+)+")
+_SEPARATED = re.compile(r"(?<!\d)\d++(?:[.,:/]\d++)++")
 _SIGNS = "£$€¥"
 _AMOUNT = re.compile(rf"[{_SIGNS}]\s?\Z")
 _OF_AMOUNT = re.compile(rf"\s?(?:[%{_SIGNS}]|per\s?cent\b|[mb]illion\b)")
@@ -37,8 +37,8 @@ _NAMED = re.compile(
 )
 _DATE = re.compile(r"(\d{1,2})/(\d{1,2})/(\d{4}|\d{2})\Z")
 _BEFORE, _BEHIND = (
-    re.compile(r"(?<!\w)([£€¥]|\$(?=\d{2}|\d[.,]))\s?(\d+(?:[.,]\d+)*+)(?!\w|\s?(?:Mio|Mrd|Mill|Bill|[Tt]ausend|k\b))"),
-    re.compile(rf"(?<![\w.,])(\d+(?:[.,]\d+)*+)\s?([{_SIGNS}])(?!\w)"),
+    re.compile(r"(?<!\w)([£€¥]|\$(?=\d{2}|\d[.,]))\s?(\d++(?:[.,]\d++)*+)(?!\w|\s?(?:Mio|Mrd|Mill|Bill|[Tt]ausend|k\b))"),
+    re.compile(rf"(?<![\w.,])(\d++(?:[.,]\d++)*+)\s?([{_SIGNS}])(?!\w)"),
 )
 _SEPARATORS = {"en": (",", "."), "de": (".", ",")}  # between thousands, before a fraction
 

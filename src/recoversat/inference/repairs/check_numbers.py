@@ -8,7 +8,7 @@ from recoversat.inference.repairing import Repair, Write
 from recoversat.text.numbers import invents_numbers, lost_codes, wrong_numbers
 from recoversat.text.placeholders import mask, put_back
 
-_NUMBER = re.compile(r"\s*(?<![\w.,-])\d+(?:[.,:/-]\d+)*(?![\w-])")
+_NUMBER = re.compile(r"\s?(?<![\w.,-])\d++(?:[.,:/-]\d++)*+(?![\w-])")
 
 
 class CheckNumbers(Repair):

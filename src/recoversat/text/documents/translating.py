@@ -24,6 +24,8 @@ Fits = Callable[[str], bool]
 
 _BREAK = re.compile(r"[\n\r\t\v\f\x1c-\x1e\x85\u2028\u2029]+")
 
+_SPACES = re.compile(" {2,}")
+
 
 @dataclass(frozen=True)
 class TranslatedDocument:
@@ -44,8 +46,8 @@ class _Sentence:
 
     @property
     def whole(self) -> str:
-        """The sentence without its tags."""
-        return "".join(self.runs)
+        """The sentence without its tags, and without the second of two spaces that stand beside one."""
+        return _SPACES.sub(" ", "".join(self.runs)) if self.block.markup else "".join(self.runs)
 
     def run_by_run(self, answers: Mapping[str, str]) -> str:
         """Give the translation of every run by itself, with the tags where they were."""

@@ -215,7 +215,7 @@ def test_what_stands_in_an_element_is_looked_for_in_its_translation() -> None:
 
 
 def test_a_tag_without_text_goes_with_a_word_or_is_one() -> None:
-    german = {"Read  the text": "Den Text lesen", "Read Tom  now": "Tom jetzt lesen", "now": "jetzt"}
+    german = {"Read the text": "Den Text lesen", "Read Tom now": "Tom jetzt lesen", "now": "jetzt"}
     sent: list[str] = []
 
     def translate(texts: list[str]) -> list[str]:
