@@ -11,9 +11,9 @@ $(VENV)/.installed: pyproject.toml constraints.txt
 	touch $@
 
 demo: $(DEMO)/.installed  # without torch: the built-in model translates, and shows its segments
-	@printf '%s\n' "Could you tell me where the station is?" "The weather is very nice today, so we went for a walk in the park." \
+	@printf '%s\n' "Could you tell me where the station is?" "It was raining, so we stayed at home and played chess." \
 	  | $(DEMO)/bin/recoversat translate --from en --to de --show segments
-	@printf '%s\n' "Wir leben seit zehn Jahren in dieser Stadt." "Das Wetter ist heute sehr schön." \
+	@printf '%s\n' "Wir leben seit zehn Jahren in dieser Stadt." "Sie hat letzte Woche ein neues Auto gekauft." \
 	  | $(DEMO)/bin/recoversat translate --from de --to en --show segments
 	@echo "Now your own: echo 'Good morning!' | $(DEMO)/bin/recoversat translate --from en --to de"
 

@@ -27,7 +27,7 @@ from recoversat.inference.best_of import Counts, neighbours
 from recoversat.inference.confidence import Calibration, Curve
 from recoversat.inference.forcing import check_forced, force_lines
 from recoversat.inference.glossary import check_glossary
-from recoversat.inference.repairing import Repair, mended, prepared, repaired, repairs_for, restored
+from recoversat.inference.repairing import Repair, cut_by, mended, prepared, repaired, repairs_for, restored
 from recoversat.inference.request import Request, WantedSegments, check_lines, check_list, modes_for, warn_of_untrained
 from recoversat.inference.translation import Translation
 from recoversat.text.alignment import Floats, Part, Range, locate_parts
@@ -188,12 +188,15 @@ class Translator:
             segments, batch_size, beam, scores, alternatives, forced, force, repairs, **modes, glossary=terms
         )
         chain = repairs_for(self, request)
-        cut, sources = self._cut([prepared(text, chain) for text in texts], request)
+        lines = [Parts([text], ["", ""]) if request.is_forced else cut_by(chain, text) for text in texts]
+        given = [prepared(text, chain) for line in lines for text in line.texts]
+        cut, sources = self._cut([stages[-1] for stages in given], request)
         written = self._write(sources, request, chain)  # decode, assemble, repair
         drafts = iter(self._judged(written, batch_size) if confidence or request.is_judged else written)
         whole = [join_drafts(parts, list(islice(drafts, len(parts.texts)))) for parts in cut]
-        finished = [restored(draft, text, chain) for draft, text in zip(whole, texts, strict=True)]
-        return [draft.translation(text, self.curve) for draft, text in zip(finished, texts, strict=True)]
+        back = iter([restored(draft, stages, chain) for draft, stages in zip(whole, given, strict=True)])
+        joined = [join_drafts(line, list(islice(back, len(line.texts)))) for line in lines]
+        return [draft.translation(text, self.curve) for draft, text in zip(joined, texts, strict=True)]
 
     atranslate = awaitable(translate)
 

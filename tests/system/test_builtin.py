@@ -88,6 +88,51 @@ def test_odd_input_makes_no_loops(translator: Translator, segments) -> None:
         assert bool(translation.text.strip()) == bool(source.strip())
 
 
+# All that README, the demo and the page show first: people judge by it.
+SHOWN = {
+    "de": {
+        "Could you tell me where the station is?": "Könnten Sie mir sagen, wo der Bahnhof ist?",
+        "Two dogs are running.": "Zwei Hunde laufen.",
+        "Good morning!": "Guten Morgen!",
+        "It was raining, so we stayed at home and played chess.": (
+            "Es regnete, also blieben wir zu Hause und spielten Schach."
+        ),
+    },
+    "en": {
+        "Wir leben seit zehn Jahren in dieser Stadt.": "We have been living in this city for ten years.",
+        "Sie hat letzte Woche ein neues Auto gekauft.": "She bought a new car last week.",
+    },
+}
+ON_THE_PAGE = {  # with any K that the slider offers
+    "de": (
+        "The house is old, but the garden is very beautiful, and there are many flowers in it.",
+        "Das Haus ist alt, aber der Garten ist sehr schön, und es gibt viele Blumen darin.",
+    ),
+    "en": (
+        "Der Lehrer bat die Kinder, ihre Bücher zu öffnen und die erste Seite zu lesen.",
+        "The teacher asked the children to open their books and read the first page.",
+    ),
+}
+
+
+def test_the_examples_people_see_first_are_right(translator: Translator) -> None:
+    shown = SHOWN[translator.target]
+    assert {one.source: one.text for one in translator.translate(list(shown))} == shown
+    source, expected = ON_THE_PAGE[translator.target]
+    for k in ("auto", *translator.config.train.segment_choices):
+        assert translator.translate([source], segments=k)[0].text == expected
+
+
+def test_those_are_the_examples_people_see_first() -> None:
+    root = Path(__file__).parents[2]
+    page = (root / "src/recoversat/serve/http/page/main.js").read_text(encoding="utf-8")
+    assert re.findall(r'(?:en|de): "(.*?)",', page) == [ON_THE_PAGE[target][0] for target in ("de", "en")]
+    lines = "".join((root / name).read_text(encoding="utf-8") for name in ("README.md", "Makefile")).split("\n")
+    commands = "\n".join(line for line in lines if re.search(r"echo|printf|translate\(\[", line))
+    found = re.findall(r"""["']([A-Z][^"']+[.!?])["']""", commands)
+    assert set(found) == {source for shown in SHOWN.values() for source in shown}
+
+
 def test_a_word_alone_is_translated() -> None:
     words = {"de": ["is", "it", "to", "on", "all"], "en": ["sich", "auf", "nur"]}
     written = {to: [t.text for t in Translator(target=to, intra_threads=1).translate(words[to])] for to in words}

@@ -4,11 +4,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import reduce
 from importlib import import_module
+from itertools import accumulate
 from typing import TYPE_CHECKING
 
 from recoversat.inference.assembling import Draft
 from recoversat.inference.repairs import REPAIRS
 from recoversat.inference.request import Request
+from recoversat.text.parts import Parts
+from recoversat.text.placeholders import bare_words, pieces
 
 if TYPE_CHECKING:
     from recoversat.translator import Translator
@@ -22,12 +25,16 @@ class Repair:
     def __init__(self, name: str, translator: "Translator", request: Request) -> None:
         self.name, self.translator, self.request = name, translator, request
 
+    def cut(self, text: str) -> Parts | None:
+        """Cut a text into parts that are translated by themselves; None where it is one."""
+        return None
+
     def prepare(self, text: str) -> str:
         """Return what the model is to read instead of a text."""
         return text
 
     def restore(self, translation: str, given: str) -> str:
-        """Return what the reader gets for a text that was given."""
+        """Return what the reader gets for a text that `prepare` was given."""
         return translation
 
     def copies(self, text: str) -> bool:
@@ -49,6 +56,17 @@ class Repair:
     def mend(self, draft: Draft) -> Draft:
         """Change a draft without decoding; the same object where there is nothing to do."""
         return draft
+
+    def slowly(self) -> Request:
+        """Return the request with the K that makes the fewest mistakes."""
+        return replace(self.request, segments=min(self.translator.config.train.segment_choices), beam=1)
+
+    def in_pieces(self, texts: list[str], write: Write) -> list[str]:
+        """Translate what stands between numbers by itself, so that they stay where they are."""
+        split = [pieces(text) for text in texts]
+        asked = list(dict.fromkeys(piece for cut in split for piece, has_words in cut if has_words))
+        said = {draft.source.text: bare_words(draft.text) for draft in (write(asked, self.slowly()) if asked else [])}
+        return ["".join((has_words and said[piece]) or piece for piece, has_words in cut) for cut in split]
 
 
 def repairs_for(translator: "Translator", request: Request) -> list[Repair]:
@@ -82,16 +100,21 @@ def mended(draft: Draft, repairs: Sequence[Repair]) -> Draft:
     return reduce(lambda so_far, repair: repair.mend(so_far), repairs, draft)
 
 
-def prepared(text: str, repairs: Sequence[Repair]) -> str:
-    """Return what the model is to read instead of a text."""
-    return reduce(lambda read, repair: repair.prepare(read), repairs, text)
+def cut_by(repairs: Sequence[Repair], text: str) -> Parts:
+    """Cut a text as repairs want it, each cutting what those before have left whole."""
+    return reduce(lambda parts, repair: parts.cut_further(repair.cut), repairs, Parts([text], ["", ""]))
 
 
-def restored(draft: Draft, given: str, repairs: Sequence[Repair]) -> Draft:
-    """Undo in a translation what was done to the text that was given."""
-    for repair in reversed(repairs):
-        text = repair.restore(draft.text, given)
-        draft = draft if text == draft.text else _named(draft.saying(text), repair)
+def prepared(text: str, repairs: Sequence[Repair]) -> list[str]:
+    """Return what each repair was given of a text, and at last what the model is to read."""
+    return list(accumulate(repairs, lambda read, repair: repair.prepare(read), initial=text))
+
+
+def restored(draft: Draft, given: Sequence[str], repairs: Sequence[Repair]) -> Draft:
+    """Undo in a translation what each repair has done to the text it was given."""
+    for repair, text in reversed(list(zip(repairs, given, strict=False))):
+        said = repair.restore(draft.text, text)
+        draft = draft if said == draft.text else _named(draft.saying(said), repair)
     return draft
 
 

@@ -17,6 +17,28 @@ class Parts:
         """Put translations where the parts were."""
         return self.gaps[0] + "".join(text + gap for text, gap in zip(translations, self.gaps[1:], strict=True))
 
+    @classmethod
+    def at(cls, text: str, spans: Sequence[tuple[int, int]]) -> "Parts":
+        """Cut a text at spans that lie side by side.
+
+        >>> Parts.at(" a  b", [(1, 2), (4, 5)])
+        Parts(texts=['a', 'b'], gaps=[' ', '  ', ''])
+        """
+        edges = [0, *(edge for span in spans for edge in span), len(text)]
+        gaps = [text[start:end] for start, end in zip(edges[::2], edges[1::2], strict=True)]
+        return cls([text[start:end] for start, end in spans], gaps)
+
+    def cut_further(self, cut: Callable[[str], "Parts | None"]) -> "Parts":
+        """Cut parts into parts of their own, where `cut` gives some."""
+        texts, gaps = [], [self.gaps[0]]
+        for text, gap in zip(self.texts, self.gaps[1:], strict=True):
+            inner = cut(text) or Parts([text], ["", ""])
+            gaps[-1] += inner.gaps[0]
+            texts += inner.texts
+            gaps += inner.gaps[1:]
+            gaps[-1] += gap
+        return Parts(texts, gaps)
+
 
 def parts_of(text: str, language: str, fits: Callable[[str], bool]) -> Parts:
     """Cut a text so that every part fits.

@@ -4,9 +4,9 @@ Protected, character for character: `{{name}}`, `{name}`, `{% tag %}`, `${VAR}`,
 plurals, URLs, e-mail addresses, emoji, and characters no model can write (control, private use, surrogates).
 They travel through the model as three-digit numbers, because numbers are what translation models copy best.
 
-Numbers travel as they are. Their digits must come back as often as they left; the separators are then put
-back as they were, so `1,500.75` stays `1,500.75` where the model makes it `1.500,75`. A number the model adds
-for a word ("two" -> "2") is a translation, not a change. Signs, currencies and units are ordinary text.
+Numbers travel as they are. Their digits must come back as often as they left, whatever stands between them: another
+language writes `1,500.75` as `1.500,75`. A number the model adds for a word ("two" -> "2") is a translation, not a
+change. Signs, currencies and units are ordinary text.
 
 When a check fails, the text between the protected spans is translated alone: nothing can be lost that way.
 """
@@ -15,6 +15,9 @@ import re
 import unicodedata
 from collections import Counter
 from dataclasses import dataclass
+from typing import Literal
+
+from recoversat.text.numbers import changed_numbers
 
 _EMOJI = (
     "\u203c\u2049\u2139\u2190-\u21ff\u231a-\u23ff\u2460-\u27ea\u27f0-\u2bff"
@@ -55,8 +58,13 @@ _BESIDE_NUMBER = re.compile(r"[.,:;/@|&+*=~_'’–—-]{0,2}")
 _DECORATION = re.compile(rf"[{_EMOJI}{_EMOJI_TAIL}{_UNWRITABLE}\u200b\u2060\ufeff\s]")
 _LEADING = re.compile(rf"(?:{_DECORATION.pattern}|[-*•·‣–—#>+|]++\s++)*+")
 _MOST_NESTED = 8  # hard spans in hard spans; of what is nested deeper only the words are kept
-# Numbers a text is unlikely to contain, too short for a thousands separator.
-_STAND_INS = [str(number) for number in range(211, 1000, 13)]
+# What every hard span has one of, to be found fast.
+_SIGN = re.compile(rf"[{{%@©®™{_EMOJI}{_EMOJI_TAIL}\u20e3{_UNWRITABLE}{_PLANE_15}]|://|www\.")
+# Numbers a text is unlikely to contain, too short for a thousands separator: 211, 224 ... 991, 215, 228 ...
+_STAND_INS = [str(211 + 13 * n % 789) for n in range(789)]
+_LONG = 40  # characters of an address that leave no place for the sentence it stands in
+_TIME = re.compile(r"\d{1,2}[:.]\d\d\Z")
+_TIMES = ["9:30", "8:30", "7:30", "10:30", "6:30", "5:30"]
 
 
 @dataclass(frozen=True)
@@ -125,24 +133,63 @@ def trim(text: str) -> tuple[str, str, str]:
     return text[:start], text[start:end], text[end:]
 
 
-def mask(text: str) -> Masked | None:
+def has_protected(text: str) -> bool:
+    """Tell fast whether there may be hard spans in a text."""
+    return _SIGN.search(text) is not None
+
+
+def mask(text: str, what: Literal["hard", "long", "all"] = "hard") -> Masked | None:
     """Put a number in the place of each hard span; None where there are more spans than numbers.
 
-    >>> mask("Dear {name}, see https://x.org/y.").text
-    'Dear 211, see 224.'
+    Or only of long ones; or of numbers too, times for times: what a model fails to copy may be too long for it.
+
+    >>> mask("Dear {name}, see https://x.org/y.").text, mask("14:45 on 1.10.2025", "all").text
+    ('Dear 211, see 224.', '9:30 on 211')
     """
-    taken = {_key(match[0]) for match in _DIGITS.finditer(text)}
-    free = (number for number in _STAND_INS if number not in taken)
+    taken = set(_DIGITS.findall(text))
+    free, times = ((number for number in pool if number not in taken) for pool in (_STAND_INS, _TIMES))
     stand_ins: dict[str, str] = {}
     out, position = [], 0
     for span in protected_spans(text):
-        if span.hard:
-            if (number := next(free, None)) is None:
+        kept = text[span.start : span.end]
+        if what == "all" or (span.hard and (what == "hard" or len(kept) > _LONG)):
+            if (number := next(times if _TIME.match(kept) else free, None)) is None:
                 return None
-            stand_ins[number] = text[span.start : span.end]
+            stand_ins[number] = kept
             out += [text[position : span.start], number]
             position = span.end
     return Masked(text, "".join(out) + text[position:], stand_ins)
+
+
+def put_back(masked: Masked, translation: str) -> str | None:
+    """Put what was masked in the place of its stand-ins; None unless all that is hard comes back as it was.
+
+    >>> put_back(mask("Pay {sum} to {name}"), "224 bekommt 211"), put_back(mask("Pay {sum}"), "211 oder 211")
+    ('{name} bekommt {sum}', None)
+    """
+    found = [match[0] for match in _DIGITS.finditer(translation) if match[0] in masked.stand_ins]
+    if len(found) != len(masked.stand_ins) or len(set(found)) != len(found):
+        return None
+    result = filled(masked, translation)
+    return result if keeps_hard(masked.source, result) else None
+
+
+def keeps_hard(source: str, translation: str) -> bool:
+    """Say whether a translation has all that is hard in its source, and nothing else that is.
+
+    printf fills its arguments from left to right, and elements keep their order: no changing places.
+
+    >>> keeps_hard("{a} sees {b}", "{b} sieht {a}"), keeps_hard("%s of %d", "%d: %s")
+    (True, False)
+    """
+    here, there = hard_texts(source), hard_texts(translation)
+    first, second = ([span for span in spans if _POSITIONAL.search(span)] for spans in (here, there))
+    return first == second and Counter(here) == Counter(there)
+
+
+def filled(masked: Masked, translation: str) -> str:
+    """Put what was masked wherever one of its stand-ins is."""
+    return _DIGITS.sub(lambda match: masked.stand_ins.get(match[0], match[0]), translation)
 
 
 def unmask(masked: Masked, translation: str) -> str | None:
@@ -150,29 +197,12 @@ def unmask(masked: Masked, translation: str) -> str | None:
 
     >>> unmask(mask("Pay {sum} to 12 people"), "Zahle 211 an 12 Personen")
     'Zahle {sum} an 12 Personen'
-    >>> unmask(mask("Pay {sum} to 12 people"), "Zahle an 12 Personen") is None
+    >>> unmask(mask("Pay {sum} to 12 people"), "Zahle 211 an Personen") is None
     True
     """
     if not masked.stand_ins and hard_texts(translation):
         translation = without_protected(translation).strip()
-    spellings: dict[str, list[str]] = {}
-    for match in _DIGITS.finditer(masked.text):
-        spellings.setdefault(_key(match[0]), []).append(masked.stand_ins.get(match[0], match[0]))
-    found = [match for match in _DIGITS.finditer(translation) if _key(match[0]) in spellings]
-    if Counter(_key(match[0]) for match in found) != {key: len(all_) for key, all_ in spellings.items()}:
-        return None
-    out, position, order = [], 0, []
-    for match in found:
-        spelling = spellings[_key(match[0])].pop(0)
-        out += [translation[position : match.start()], spelling]
-        order.append(spelling)
-        position = match.end()
-    result = "".join(out) + translation[position:]
-    # printf fills its arguments from left to right, and elements keep their order: no changing places.
-    positional = [span for span in masked.stand_ins.values() if _POSITIONAL.search(span)]
-    if positional != [span for span in order if span in positional]:
-        return None
-    return result if Counter(hard_texts(result)) == Counter(hard_texts(masked.source)) else None
+    return None if changed_numbers(masked.text, translation) else put_back(masked, translation)
 
 
 def pieces(text: str) -> list[tuple[str, bool]]:
@@ -225,10 +255,6 @@ def _belong_together(text: str, left: Span, right: Span) -> bool:
     if left.hard and right.hard:
         return bool(_BETWEEN_HARD.fullmatch(text, left.end, right.start))
     return (left.hard or right.hard) and bool(_BESIDE_NUMBER.fullmatch(text, left.end, right.start))
-
-
-def _key(number: str) -> str:
-    return re.sub(r"\D", "", number)
 
 
 def _word_range(text: str) -> tuple[int, int]:

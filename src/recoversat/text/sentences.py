@@ -18,6 +18,10 @@ _GERMAN_ORDINAL = re.compile(
     r" +\d{1,3}\. *\Z",
     re.IGNORECASE,
 )
+# Nor does it always see that these go on: "Dr. Who", "z. B. Äpfel".
+_ABBREVIATION = re.compile(
+    r"\b(?:Dr|Mrs?|Ms|Prof|St|Hr|Fr|Nr|vs|Fig|Abb|Art|Abs|bzw|ca|z\. ?B|d\. ?h|u\. ?a|e\. ?g|i\. ?e)\. *\Z"
+)
 # After a clause, after a word, anywhere: the ways to cut, best first.
 _CLAUSE_END = re.compile(r"(?<=[,;:!?…)\]])\s++|(?<!\s)\s++(?=[–—(\[])|(?<=[，、；：。！？])")
 _SPACE = re.compile(r"\s+")
@@ -75,7 +79,9 @@ def _sentence_ends(line: str, language: str, offset: int) -> Iterator[int]:
     position = 0
     for sentence in _segment(line, language)[:-1]:
         position += len(sentence)
-        if not (german and _GERMAN_ORDINAL.search(line, max(0, position - 40), position)):
+        start = max(0, position - 40)
+        goes_on = german and _GERMAN_ORDINAL.search(line, start, position)
+        if not (goes_on or _ABBREVIATION.search(line, start, position)):
             yield offset + position
 
 

@@ -3,7 +3,7 @@
 from recoversat.config import parse_config
 from recoversat.text.tokenizer import BpeTokenizer
 from recoversat.translator import Translator
-from recoversat.vocab import EOS, SPECIAL_PIECES
+from recoversat.vocab import EOS, SPECIAL_PIECES, UNK
 from tests.unit.conftest import ScriptedEngine, ScriptedStepper
 
 
@@ -13,8 +13,11 @@ class ByCount(ScriptedEngine):
     max_segments = 2
 
     def start(self, sources, n_segments):
-        chosen = [self._scripts[tuple(ids), int(k)] for ids, k in zip(sources, n_segments, strict=True)]
-        return ScriptedStepper(chosen, [])
+        return ScriptedStepper([self._script(*pair) for pair in zip(sources, n_segments, strict=True)], [])
+
+    def _script(self, ids, k):
+        """Know nothing of the numbers that stand in for others."""
+        return [[EOS]] * k if UNK in ids else self._scripts[tuple(ids), int(k)]
 
 
 def writes(scripts: dict[tuple[str, int], list[str]], **decode: object) -> Translator:

@@ -15,7 +15,8 @@ def listed(translator: Translator) -> list[str]:
 
 
 def test_repairs_act_in_this_order() -> None:
-    in_order = ["lower_capitals", "join_overlaps", "cut_loops", "whole_characters", "never_empty", "check_numbers"]
+    in_order = ["keep_spacing", "split_sentences", "keep_protected", "lower_capitals", "join_overlaps", "cut_loops"]
+    in_order += ["whole_characters", "never_empty", "check_numbers", "localize_numbers", "one_quote_style"]
     in_order.append("keep_ending")  # of whatever was written in the end
     assert list(REPAIRS) == in_order
     assert listed(writes(NUMBERS, **ALL)) == in_order
@@ -58,7 +59,7 @@ def test_a_translation_names_its_repairs_and_spells_its_ids() -> None:
     translator = writes(SCRIPTS, **ALL)
     empty, both, blank = translator.translate(["no 7", "no 8", ""])
     assert both.repairs == ("join_overlaps", "cut_loops", "check_numbers")  # which has the "8" put back
-    assert empty.repairs == ("never_empty",)
+    assert empty.repairs == ("never_empty", "check_numbers")
     assert (blank.repairs, blank.ids) == ((), [])
     for one in (empty, both):
         assert translator.tokenizer.decode(one.ids) == one.text
@@ -77,7 +78,7 @@ def test_the_parts_of_a_long_text_are_repaired_one_by_one() -> None:
     short = translator.config.data.model_copy(update={"max_tokens": 3})
     translator.config = translator.config.model_copy(update={"data": short})
     (long,) = translator.translate(["no number !  no 7 8"])
-    assert (long.text, long.repairs) == ("no number !  7 8", ("check_numbers",))
+    assert (long.text, long.repairs) == ("no number !  7 8", ("check_numbers", "keep_spacing"))
     assert (long.source, len(long.segments), long.steps) == ("no number !  no 7 8", 2 + 1, 3 + 2 + 3)
     assert long.ids == translator.tokenizer.encode([long.text])[0]
     (long,) = translator.translate(["no number !  no 8"])

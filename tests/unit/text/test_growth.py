@@ -1,16 +1,19 @@
 """Time grows with the length of a text, never with its square: one request must not keep a server busy for minutes."""
 
+import textwrap
 import time
 from collections.abc import Callable
 
 import pytest
 
-from recoversat.inference.repairs.check_numbers import wrong_numbers
 from recoversat.inference.repairs.cut_loops import without_loops
 from recoversat.inference.repairs.join_overlaps import says_twice
+from recoversat.inference.repairs.keep_spacing import columns, spaced_alike
 from recoversat.inference.repairs.lower_capitals import is_all_caps, to_sentence_case
-from recoversat.text import parts, placeholders, sentences
-from recoversat.text.documents import block, elements, html
+from recoversat.inference.repairs.one_quote_style import requoted
+from recoversat.inference.repairs.split_sentences import sentences_of
+from recoversat.text import numbers, parts, placeholders, sentences, wrapping
+from recoversat.text.documents import attributes, block, elements, html
 from recoversat.text.documents.translating import translate_documents
 from tests.nasty import REPEATED, stretched
 
@@ -39,7 +42,31 @@ def unmasked(text: str) -> None:
         placeholders.unmask(masked, masked.text)
 
 
+def rewrapped(text: str) -> None:
+    """With spaces as line breaks, so that most of what is nasty is a paragraph too."""
+    for lines in (text, text.replace(" ", "\n"), textwrap.fill(text, 60, break_long_words=False)):
+        for part in wrapping.paragraphs(lines):
+            if isinstance(part, wrapping.Wrapped):
+                part.wrapped(part.text.upper())
+
+
 FUNCTIONS: dict[str, Callable[[str], object]] = {
+    "changed_numbers": lambda text: numbers.changed_numbers(text, text + "1"),
+    "columns": columns,
+    "has_protected": placeholders.has_protected,
+    "in_24_hours": numbers.in_24_hours,
+    "in_language": lambda text: attributes.in_language(f"<p {text}>", "en", "de"),
+    "invents_numbers": lambda text: numbers.invents_numbers(text, "1"),
+    "keeps_hard": lambda text: placeholders.keeps_hard(text, text),
+    "localized": lambda text: [numbers.localized(text, text, pair) for pair in (("en", "de"), ("de", "en"))],
+    "lost_codes": lambda text: numbers.lost_codes(text, text),
+    "paragraphs": rewrapped,
+    "requoted": lambda text: requoted("", text, "„“"),
+    "sentences_of": lambda text: sentences_of(text, "de"),
+    "spaced_alike": lambda text: spaced_alike(text.replace(" ", "  "), text),
+    "texts_of": lambda text: attributes.with_texts(
+        f"<p title='{text}'>", dict.fromkeys(attributes.texts_of(iter([f"<p title='{text}'>", f"<p {text}>"])), "x")
+    ),
     "bare_words": placeholders.bare_words,
     "blocks_of_html": lambda text: list(html.blocks_of_html(text)),
     "to_sentence_case": to_sentence_case,
@@ -75,7 +102,7 @@ FUNCTIONS: dict[str, Callable[[str], object]] = {
     "unmask": unmasked,
     "without_loops": lambda text: without_loops(list(text.encode()), []),
     "without_protected": placeholders.without_protected,
-    "wrong_numbers": lambda text: wrong_numbers(text, text),
+    "wrong_numbers": lambda text: numbers.wrong_numbers(text, text),
 }
 
 

@@ -116,9 +116,11 @@ def test_decoration_is_trimmed(text: str, expected: tuple[str, str, str]) -> Non
         ("Hi there!", "Hallo %s!", "Hallo !"),
         ("{a} sees {b}", "224 sieht 211", "{b} sieht {a}"),  # names may change places
         ("%s of the %d", "224 der 211", None),  # but printf's arguments may not
-        ("It costs 1,500.75 now", "Es kostet nun 1.500,75", "Es kostet nun 1,500.75"),
-        ("On 2026-11-15", "Am 15.11.2026", None),
-        ("We have 5", "Wir haben fünf", None),
+        ("It costs 1,500.75 now", "Es kostet nun 1.500,75", "Es kostet nun 1.500,75"),
+        ("On 2026-11-15", "Am 15.11.2026", "Am 15.11.2026"),
+        ("On 2026-11-15", "Am 15.12.2026", None),
+        ("We have 5", "Wir haben fünf", "Wir haben fünf"),
+        ("We have 5", "Wir haben sechs", None),
         ("We have 5 and 5", "Wir haben 5", None),
         ("We have two of 5", "Wir haben 2 von 5", "Wir haben 2 von 5"),
         ("211 and {x}", "211 und 224", "211 und {x}"),  # a stand-in is no number of the text
@@ -132,8 +134,8 @@ def test_unmask(source: str, translation: str, expected: str | None) -> None:
 
 
 def test_more_spans_than_stand_ins_cannot_be_masked() -> None:
-    assert mask(" x ".join(["{a}"] * 50)) is not None
-    assert mask(" x ".join(["{a}"] * 100)) is None
+    assert mask(" x ".join(["{a}"] * 700)) is not None
+    assert mask(" x ".join(["{a}"] * 800)) is None
 
 
 @pytest.mark.parametrize(

@@ -17,6 +17,9 @@ class Switch(NamedTuple):
 
 # In the order in which they act. What a repair has written again passes through those before it.
 REPAIRS = {
+    "keep_spacing": Switch("translate columns by themselves; runs of blanks are read as one and put back"),
+    "split_sentences": Switch("translate several sentences in one line by themselves"),
+    "keep_protected": Switch("keep URLs, e-mail addresses, placeholders and emoji as they are"),
     "lower_capitals": Switch("translate text that is all in capitals in small letters, and give it capitals again"),
     "join_overlaps": Switch("say once what the end of one segment and the beginning of the next both say"),
     "cut_loops": Switch("say once what a translation says four times in a row or more, and its source does not"),
@@ -28,8 +31,10 @@ REPAIRS = {
         "where nothing was written, begin with the likeliest word; keep the source if there is none"
     ),
     "check_numbers": Switch(
-        "copy text without letters; with --segments auto, where numbers came out wrong, write again as one segment,"
-        " and if they stay wrong translate the words around them by themselves"
+        "copy text without letters; where numbers or codes came out wrong, write again as one segment, then with other"
+        " numbers in their place, then the words around them by themselves; leave out a number that was made up"
     ),
+    "localize_numbers": Switch("write 1,249.50, £9.99 and 4:30 p.m. as the target language does (English, German)"),
+    "one_quote_style": Switch("write quotation marks as the target language does (English, German)"),
     "keep_ending": Switch("end a translation with the mark that its source ends with: a question stays one"),
 }  # fmt: skip

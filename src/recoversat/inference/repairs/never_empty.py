@@ -17,9 +17,8 @@ class NeverEmpty(Repair):
 
     def rewrite(self, drafts: list[Draft], write: Write) -> list[Draft]:
         texts = [draft.source.text for draft in drafts]
-        slowly = replace(self.request, segments=min(self.translator.config.train.segment_choices), beam=1)
-        begun = write(texts, replace(slowly, top_tokens=_FIRST_WORDS))
-        again = write(texts, replace(slowly, forced=[self._first_word(draft) for draft in begun]))
+        begun = write(texts, replace(self.slowly(), top_tokens=_FIRST_WORDS))
+        again = write(texts, replace(self.slowly(), forced=[self._first_word(draft) for draft in begun]))
         return [
             replace(other if other.text.strip() else other.saying(other.source.text), steps=seen.steps + other.steps)
             for seen, other in zip(begun, again, strict=True)

@@ -30,10 +30,14 @@ VOID = frozenset({  # elements that have no content and no end tag
 
 @dataclass(frozen=True)
 class Document(Generic[AnyStr]):
-    """What is to be translated of a document, and how to write it again with one translation for each block."""
+    """What is to be translated of a document, and how to write it again with one translation for each block.
+
+    `in_language(text, source, target)` has a text that was put back say which language it is in now.
+    """
 
     blocks: Sequence["Block"]
     put_back: Callable[[Sequence[str]], AnyStr]
+    in_language: Callable[[AnyStr, str, str], AnyStr] = lambda text, source, target: text
 
 
 @dataclass(frozen=True)

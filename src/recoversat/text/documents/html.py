@@ -9,9 +9,9 @@ import html
 import re
 from collections.abc import Iterator, Sequence
 
+from recoversat.text.documents.attributes import in_language, is_untranslated, rewritten, texts_of, with_texts
 from recoversat.text.documents.block import FIRST_PICTURE, FIRST_SLOT, LAST_SLOT, TOKEN, VOID, Block, Document
 
-_ATTRIBUTE = re.compile(r"""([^\s=>"'/]++)(?:\s*+=\s*+("[^"]*+"|'[^']*+'|[^\s>]++))?""")
 _ENTITY = re.compile(r"&(?:#[0-9]{1,64}+|#[xX][0-9a-fA-F]{1,64}+|[A-Za-z][A-Za-z0-9]{0,64}+);?|.", re.DOTALL)
 _BREAKS = "\n\r\t\v\f\x1c\x1d\x1e\x85\u2028\u2029"  # in HTML as good as a space
 
@@ -33,12 +33,19 @@ _RAW_TEXT = frozenset({"iframe", "script", "style", "textarea"})  # a "<p>" in h
 def parse(source: str) -> Document[str]:
     """Find the running text of a page; all else is copied."""
     parts = list(blocks_of_html(source))
+    read = texts_of(content for kind, content in _lex(source) if kind != "text")
 
     def put_back(translations: Sequence[str]) -> str:
         left = iter(translations)
-        return "".join(part if isinstance(part, str) else next(left) for part in parts)
+        page = "".join(part if isinstance(part, str) else next(left) for part in parts)
+        texts = dict(zip(read, left, strict=True))
+        return rewritten(_lex(page), lambda tag: with_texts(tag, texts)) if texts else page
 
-    return Document([part for part in parts if isinstance(part, Block)], put_back)
+    def in_other_language(page: str, source: str, target: str) -> str:
+        return rewritten(_lex(page), lambda tag: in_language(tag, source, target)) if "lang" in page.lower() else page
+
+    blocks = [part for part in parts if isinstance(part, Block)]
+    return Document([*blocks, *(Block(text, text) for text in read)], put_back, in_other_language)
 
 
 def blocks_of_html(source: str) -> Iterator[str | Block]:
@@ -132,10 +139,7 @@ def _characters(source: str) -> Iterator[tuple[str, str]]:
 def _opens_untranslated(match: re.Match[str], name: str) -> bool:
     if not name or match["slash"] or name in VOID or match["attributes"].endswith("/"):
         return False
-    if name in _UNTRANSLATED:
-        return True
-    attributes = {key.lower(): value.strip("\"'") for key, value in _ATTRIBUTE.findall(match["attributes"])}
-    return attributes.get("translate", "").lower() == "no" or "notranslate" in attributes.get("class", "").split()
+    return name in _UNTRANSLATED or is_untranslated(match["attributes"])
 
 
 def _picture_end(match: re.Match[str], name: str, source: str) -> int | None:

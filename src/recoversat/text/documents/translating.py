@@ -26,6 +26,8 @@ Fits = Callable[[str], bool]
 
 _BREAK = re.compile(r"[\n\r\t\v\f\x1c-\x1e\x85\u2028\u2029]+")
 
+_SPACES = re.compile(" {2,}")
+
 
 @dataclass(frozen=True)
 class TranslatedDocument(Generic[AnyStr]):
@@ -46,8 +48,8 @@ class _Sentence:
 
     @property
     def whole(self) -> str:
-        """The sentence without its tags."""
-        return "".join(self.runs)
+        """The sentence without its tags, and without the second of two spaces that stand beside one."""
+        return _SPACES.sub(" ", "".join(self.runs)) if self.block.markup else "".join(self.runs)
 
     def run_by_run(self, answers: Mapping[str, str]) -> str:
         """Give the translation of every run by itself, with the tags where they were."""
@@ -83,7 +85,8 @@ def translate_documents(
     for document in documents:
         mine = list(islice(done, len(document.blocks)))
         split = tuple(sentence for block in mine for sentence in block.split)
-        results.append(TranslatedDocument(document.put_back([block.text for block in mine]), split))
+        text = document.put_back([block.text for block in mine])
+        results.append(TranslatedDocument(document.in_language(text, language, target) if target else text, split))
     return results
 
 

@@ -2,9 +2,11 @@
 
 import pytest
 
-from recoversat.inference.repairs.check_numbers import wrong_numbers
 from recoversat.inference.translation import Translation
-from tests.unit.inference.by_count import numbers, writes
+from recoversat.text.numbers import wrong_numbers
+from recoversat.text.tokenizer import BpeTokenizer
+from recoversat.vocab import EOS
+from tests.unit.inference.by_count import NUMBERS, numbers, writes
 
 
 def spelt(translation: Translation) -> str:
@@ -63,8 +65,30 @@ def test_a_number_may_be_written_as_a_word(source: str, translation: str, wrong:
     assert wrong_numbers(source, translation) == wrong
 
 
-def test_numbers_are_not_checked_where_k_was_named_or_nobody_asked() -> None:
-    assert [t.text for t in numbers(check=True).translate(["no 7 8"], segments=2)] == ["7 7"]
+@pytest.mark.parametrize("segments", ["auto", 1, 2])
+def test_numbers_are_checked_at_every_k(segments) -> None:
+    assert [t.text for t in numbers(check=True).translate(["no 7 8"], segments=segments)] == ["7 8"]
+    assert [t.text for t in numbers(check=True).translate(["no 7 7"], segments=segments)] == ["number 7 7"]
+
+
+def test_a_number_that_was_made_up_is_left_out() -> None:
+    scripts = {("no", 1): ["number 7 EOS"], ("number", 1): ["7 EOS"]}
+    invented, nothing_else = writes(scripts, check_numbers=True).translate(["no", "number"])
+    assert (invented.text, invented.repairs) == ("number", ("check_numbers",))
+    assert nothing_else.text == "7"  # better than nothing
+
+
+def test_numbers_travel_as_others_that_are_easier_to_copy() -> None:
+    def engine_like_a_model(ids, k):
+        return [[*ids[1:], EOS]]  # drops the first word, copies the rest
+
+    translator = writes(NUMBERS, check_numbers=True)
+    translator.tokenizer = BpeTokenizer([*translator.tokenizer.pieces(range(10)), "211", "224"])
+    translator.engine._script = lambda ids, k: engine_like_a_model(ids, k) if max(ids) > 9 else [[5, EOS]]
+    assert translator.translate(["no 8 7"])[0].text == "8 7"
+
+
+def test_numbers_are_not_checked_where_nobody_asked() -> None:
     assert [t.text for t in numbers(check=False).translate(["no 7 8"])] == ["7 7"]
 
 

@@ -9,9 +9,9 @@ import { marked, readGlossary } from "./words.js";
 
 const find = (id) => document.getElementById(id);
 const SAMPLES = {
-  en: "Two young dogs run across the green field and play with a red ball.",
-  de: "Zwei junge Hunde laufen über die grüne Wiese und spielen mit einem roten Ball.",
-  fr: "Deux jeunes chiens courent dans le pré et jouent avec une balle rouge.",
+  en: "The house is old, but the garden is very beautiful, and there are many flowers in it.",
+  de: "Der Lehrer bat die Kinder, ihre Bücher zu öffnen und die erste Seite zu lesen.",
+  fr: "La maison est vieille, mais le jardin est très beau, et il y a beaucoup de fleurs.",
 };
 const SHOWN = 6; // alternatives at each position
 
