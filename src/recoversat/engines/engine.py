@@ -33,8 +33,10 @@ class Options:
     limits: Ints | None = None  # the most steps of each sentence, where they shall not follow from its length
     lives: Ints | None = None  # (K,) after how many steps each segment ends, to time models that have learnt nothing
 
-    def of(self, places: Ints) -> "Options":
+    def of(self, places: list[int]) -> "Options":
         """Return the same for some of the sentences."""
+        if self.forced is None and self.limits is None:
+            return self
         forced = None if self.forced is None else [self.forced[i] for i in places]
         return replace(self, forced=forced, limits=None if self.limits is None else self.limits[places])
 
