@@ -1,12 +1,12 @@
-"""Take apart what a single sentence costs from text to text on a CPU: inside ONNX Runtime, and around it.
+"""Take apart what a single sentence costs from text to text on a CPU: in ONNX Runtime, in the engine, and around it.
 
     taskset -c 0 python benchmarks/around.py --segments 1 5 10 auto
 
-For each K: milliseconds that sessions take ("inside", of which the encoder), milliseconds of everything else
-("around"), calls of Python and C functions that a sentence makes outside sessions, and how many times a session is run.
-Times are of the processor (everything runs in one thread): means over the sentences of each one's fastest round, since
-other work on the machine only adds. The calls
-are the same in every run. The rest of a sentence is in --profile: the functions that take longest. Needs no torch.
+For each K, in milliseconds a sentence: all of it; runs of the encoder's and of the step's graph; the engine's own Python
+between runs ("loop"); everything outside the engine ("around": text to ids, K, repairs, ids to text). Then how many
+Python and C functions a sentence calls, and how many runs it takes. Times are the processor's, as all of it happens in
+one thread: means over the sentences of each one's fastest round, since other work on the machine only adds. The calls
+are the same in every run. --profile shows the functions that take longest. Needs no torch.
 """
 
 import argparse
@@ -14,6 +14,8 @@ import cProfile
 import pstats
 import sys
 import time
+from collections.abc import Callable
+from functools import partial, wraps
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +23,7 @@ import numpy as np
 import onnxruntime
 
 from recoversat import Translator
+from recoversat.engines.onnx.engine import OnnxEngine
 
 SENTENCES = [
     "The committee will meet again next week to discuss the results of the vote.",
@@ -32,24 +35,23 @@ SENTENCES = [
     "The file could not be opened because another program is using it.",
     "He has never told anybody what really happened on that night in the mountains.",
 ]
+_COLUMNS = ("all", "encoder", "steps", "loop", "around")
 
 
-class Clock:
-    """Times every run of a session, whoever runs it."""
+def timed(seconds: list[float], work: Callable[..., Any]) -> Callable[..., Any]:
+    """Note how long some work takes, whoever calls it."""
 
-    def __init__(self) -> None:
-        self.seconds: list[float] = []
-        run = onnxruntime.InferenceSession.run_with_iobinding
+    @wraps(work)
+    def run(*args: Any) -> Any:
+        begin = time.thread_time()
+        result = work(*args)
+        seconds.append(time.thread_time() - begin)
+        return result
 
-        def timed(session: Any, *args: Any) -> None:
-            begin = time.thread_time()
-            run(session, *args)
-            self.seconds.append(time.thread_time() - begin)
-
-        onnxruntime.InferenceSession.run_with_iobinding = timed
+    return run
 
 
-def calls_of(work: Any) -> int:
+def calls_of(work: Callable[[], object]) -> int:
     """Count the function calls that some work makes."""
     counted = 0
 
@@ -76,36 +78,37 @@ def main() -> None:
     parser.add_argument("--profile", type=int, default=0, help="print so many functions, those that take longest")
     args = parser.parse_args()
     texts = args.text.read_text(encoding="utf-8").splitlines() if args.text else SENTENCES
-    translator, clock = Translator(args.model, intra_threads=1), Clock()
-    cases = [int(k) if k.isdecimal() else k for k in args.segments]
-
-    def translate(text: str, k: Any) -> None:
-        translator.translate([text], segments=k, scores=args.scores)
-
-    fastest = {(k, text): np.full(3, np.inf) for k in cases for text in texts}  # whole, encoder, around, in seconds
-    runs = dict.fromkeys(fastest, 0)
+    translator = Translator(args.model, intra_threads=1)
+    cases = [
+        (k, partial(translator.translate, [text], segments=int(k) if k.isdecimal() else k, scores=args.scores))
+        for k in args.segments
+        for text in texts
+    ]
+    calls = [calls_of(work) for _, work in cases if work()]  # counted in the second run: the first one fills buffers
+    runs: list[float] = []
+    decoded: list[float] = []
+    onnxruntime.InferenceSession.run_with_iobinding = timed(runs, onnxruntime.InferenceSession.run_with_iobinding)
+    OnnxEngine.decode = timed(decoded, OnnxEngine.decode)  # type: ignore[method-assign]
+    fastest = np.full((len(cases), len(_COLUMNS)), np.inf)
+    n_runs = np.zeros(len(cases))
     for _ in range(args.rounds):
-        for k, text in fastest:
-            clock.seconds.clear()
+        for number, (_, work) in enumerate(cases):
+            runs.clear(), decoded.clear()
             begin = time.thread_time()
-            translate(text, k)
-            whole = time.thread_time() - begin
-            inside = clock.seconds
-            runs[k, text] = len(inside)
-            found = np.array([whole, inside[0], whole - sum(inside)])
-            fastest[k, text] = np.minimum(fastest[k, text], found)
-    for k in cases:
-        whole, encoder, around = 1e3 * np.mean([fastest[k, text] for text in texts], axis=0)
-        calls = np.mean([calls_of(lambda text=text: translate(text, k)) for text in texts])
-        n_runs = np.mean([runs[k, text] for text in texts])
-        print(
-            f"K = {k!s:5} {whole:6.2f} ms  encoder {encoder:5.2f}  steps {whole - encoder - around:6.2f}  "
-            f"around {around:5.2f}  calls {calls:7.1f}  runs {n_runs:5.2f}"
+            work()
+            whole, engine, inside = time.thread_time() - begin, sum(decoded), sum(runs)
+            found = [whole, runs[0], inside - runs[0], engine - inside, whole - engine]
+            fastest[number], n_runs[number] = np.minimum(fastest[number], found), len(runs)
+    for k in args.segments:
+        mine = [number for number, (own, _) in enumerate(cases) if own == k]
+        times = "  ".join(
+            f"{name} {1e3 * seconds:6.2f}" for name, seconds in zip(_COLUMNS, fastest[mine].mean(axis=0), strict=True)
         )
+        print(f"K = {k:5} {times}  calls {np.mean([calls[i] for i in mine]):7.1f}  runs {n_runs[mine].mean():5.2f}")
     if args.profile:
         profile = cProfile.Profile()
-        for k, text in fastest:
-            profile.runcall(translate, text, k)
+        for _, work in cases:
+            profile.runcall(work)
         pstats.Stats(profile).sort_stats("tottime").print_stats(args.profile)
 
 

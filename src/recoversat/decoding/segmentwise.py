@@ -57,7 +57,7 @@ def decode_segments(
 
     Without `scores` log-probabilities need not be computed, and the results hold none.
     """
-    # plain lists where they do: most batches are small, and a sentence alone is far too small for numpy
+    # plain lists where they do: a sentence alone is far too small for numpy
     counts = n_segments.tolist()
     results = [Decoded([[] for _ in range(k)], [[] for _ in range(k)]) for k in counts]
     if n_best:
@@ -72,12 +72,9 @@ def decode_segments(
         forced_now = _forced_at(step, batch, active) if forced else None
         choice = stepper.step(tokens, active, forced_now, n_best, scores)
         step += 1
-        chosen = choice.tokens.tolist()
-        _record(choice, chosen, is_open, batch, scores)
-        is_open = [
-            [flag and token not in TERMINATORS and step < place.limit for flag, token in zip(flags, own, strict=True)]
-            for place, flags, own in zip(batch, is_open, chosen, strict=True)
-        ]
+        if scores:
+            _record_scores(choice, is_open, batch)
+        _record(choice.tokens.tolist(), is_open, batch, step)
         stayers = [number for number, flags in enumerate(is_open) if True in flags]
         if not stayers:
             break
@@ -114,13 +111,17 @@ def _forced_at(step: int, batch: list[_Place], active: Bools) -> Ints:
     return tokens
 
 
-def _record(
-    choice: Choice, chosen: list[list[int]], is_open: list[list[bool]], batch: list[_Place], scores: bool
-) -> None:
-    """Note what every open segment has got."""
-    _append(chosen, is_open, [place.written.segments for place in batch])
-    if scores:
-        _append(choice.log_probs.tolist(), is_open, [place.written.log_probs for place in batch])
+def _record(tokens: list[list[int]], is_open: list[list[bool]], batch: list[_Place], step: int) -> None:
+    """Note what every open segment has got, and close those that have ended."""
+    for place, chosen, flags in zip(batch, tokens, is_open, strict=True):
+        for number, segment in enumerate(place.written.segments):
+            if flags[number]:
+                segment.append(chosen[number])
+                flags[number] = chosen[number] not in TERMINATORS and step < place.limit
+
+
+def _record_scores(choice: Choice, is_open: list[list[bool]], batch: list[_Place]) -> None:
+    _append(choice.log_probs.tolist(), is_open, [place.written.log_probs for place in batch])
     if choice.best_tokens is not None and choice.best_log_probs is not None:
         best = [
             [list(zip(*alternatives, strict=True)) for alternatives in zip(*sentence, strict=True)]

@@ -5,6 +5,8 @@ L decoder layers, H heads, E = D / H, D model, P padded vocabulary, n alternativ
 """
 
 import math
+from collections.abc import Iterable, Sequence
+from functools import cache
 from threading import local
 from typing import Any
 
@@ -49,7 +51,8 @@ class OnnxStepper:
             self._bind_buffer(self._rows.buffer, asked[2])
         rows = self._rows
         if rows.width:
-            self._make_room(max(self._filled.tolist()) + rows.width)
+            if (needed := max(self._filled.tolist()) + rows.width) > self._cache.shape[3]:
+                self._make_room(needed)
             rows.fill(tokens, forced, self._filled)
             self._filled += rows.counts
             np.maximum(self._filled, 1, out=self._lengths, casting="same_kind")
@@ -85,8 +88,6 @@ class OnnxStepper:
     def _make_room(self, needed: int) -> None:
         """Let the cache grow by half or more, so that all copying together stays linear in the length."""
         used = self._cache.shape[3]
-        if needed <= used:
-            return
         room = max(needed, self._room, used * 3 // 2)
         cache: Floats = np.zeros((*self._cache.shape[:3], room, self._cache.shape[4]), dtype=np.float32)
         cache[:, :, :, :used] = self._cache
@@ -94,8 +95,7 @@ class OnnxStepper:
         self._bind_cache()
 
     def _bind_cache(self) -> None:
-        for name, layer in zip(layer_names("", len(self._cache) // 2), self._cache, strict=True):
-            self._binding.in_place(name, f"new_{name}", layer)
+        self._binding.in_place(layer_names("", len(self._cache) // 2), self._cache)
 
     def _bind_memory(self) -> None:
         self._lengths: NDArray[np.int32] = np.empty_like(self._memory_lengths)  # (B,) rows that each sentence sees
@@ -115,6 +115,7 @@ class _Rows:
         self.counts: Ints = active.sum(axis=1)
         self.width = max(self.counts.tolist())
         self._spots = active.ravel().nonzero()[0]  # (N,) places among B * K
+        self._no_scores: Floats = np.zeros(active.shape, dtype=np.float32)
         self.buffer = buffers.of(len(active), self.width, len(self._spots), asked[2])
 
     def fill(self, tokens: Ints, forced: Ints | None, filled: Ints) -> None:
@@ -123,16 +124,17 @@ class _Rows:
         if buffer.owner is not self:
             self._move_into(buffer)
         buffer.flat_tokens[buffer.rows] = tokens.ravel()[self._spots]
-        buffer.wanted[:, 0] = FREE if forced is None else forced.ravel()[self._spots]
+        if forced is not None or buffer.is_forced:
+            buffer.wanted[:, 0] = FREE if forced is None else forced.ravel()[self._spots]
+            buffer.is_forced = forced is not None
         np.add(filled[:, None, None], buffer.offsets, out=buffer.cache_places)
 
     def choice(self) -> Choice:
         """Put each row where its sentence and segment are; all other places hold PAD."""
-        shape, _, n_best = self.asked
-        buffer = self.buffer
+        buffer, n_best = self.buffer, self.asked[2]
         tokens: Ints = self._spread(buffer.chosen, PAD)[..., 0]
         if n_best is None:
-            return Choice(tokens, np.zeros(shape, dtype=np.float32))
+            return Choice(tokens, self._no_scores)
         log_probs: Floats = self._spread(buffer.log_probs, 0.0)[..., 0]
         if not n_best:
             return Choice(tokens, log_probs)
@@ -162,6 +164,7 @@ class _Buffer:
 
     def __init__(self, batch: int, width: int, n_rows: int, n_best: int | None, heads: int) -> None:
         self.owner: _Rows | None = None  # who has written into it last
+        self.is_forced = False  # whether some tokens are wanted
         self.tokens: Ints = np.full((batch, width), PAD)
         self.segments: Ints = np.zeros((batch, width), dtype=np.int64)
         places: Ints = np.empty((batch, width, heads, 3), dtype=np.int64)  # sentence, head, place in the cache
@@ -232,10 +235,10 @@ class Binding:
         self._alive |= inputs
         self._alive |= outputs
 
-    def in_place(self, name: str, output: str, array: NDArray[Any]) -> None:
-        """Make one array both input and output."""
-        [value] = _values({name: array}).values()
-        self.values({name: value}, {output: value})
+    def in_place(self, names: Sequence[str], arrays: Iterable[NDArray[Any]]) -> None:
+        """Make each array an input and, as new_NAME, an output."""
+        values = _values(dict(zip(names, arrays, strict=True)))
+        self.values(values, {f"new_{name}": value for name, value in values.items()})
 
     def run(self) -> None:
         """Run the session on the arrays as they are now."""
@@ -267,7 +270,8 @@ class Positions:
 
     def at(self, position: int) -> Floats:
         """Return one position, (D,)."""
-        return self.first(position + 1)[position]
+        table = self._table
+        return table[position] if position < len(table) else self.first(position + 1)[position]
 
 
 def sinusoids(length: int, d_model: int) -> Floats:
@@ -280,10 +284,11 @@ def sinusoids(length: int, d_model: int) -> Floats:
     return np.stack([np.sin(angles), np.cos(angles)], axis=-1).reshape(length, d_model).astype(np.float32)
 
 
-def layer_names(prefix: str, layers: int) -> list[str]:
+@cache
+def layer_names(prefix: str, layers: int) -> tuple[str, ...]:
     """Name the keys and values of all layers in the order in which they lie in a block.
 
     >>> layer_names("memory_", 1)
-    ['memory_key_0', 'memory_value_0']
+    ('memory_key_0', 'memory_value_0')
     """
-    return [f"{prefix}{what}_{index}" for index in range(layers) for what in ("key", "value")]
+    return tuple(f"{prefix}{what}_{index}" for index in range(layers) for what in ("key", "value"))
