@@ -2,11 +2,12 @@
 
     taskset -c 0 python benchmarks/around.py --segments 1 5 10 auto
 
-For each K, in milliseconds a sentence: all of it; runs of the encoder's and of the step's graph; the engine's own Python
-between runs ("loop"); everything outside the engine ("around": text to ids, K, repairs, ids to text). Then how many
-Python and C functions a sentence calls, and how many runs it takes. Times are the processor's, as all of it happens in
-one thread: means over the sentences of each one's fastest round, since other work on the machine only adds. The calls
-are the same in every run. --profile shows the functions that take longest. Needs no torch.
+For each K, in milliseconds a sentence: all of it; runs of the encoder's and of the step's graph; the engine's own
+Python between runs ("loop"); everything outside the engine ("around": text to ids, K, repairs, ids to text). Then how
+many Python and C functions a sentence calls, and how many runs it takes. What happens between two switches from one of
+these to another is timed by itself, its fastest round counts, since other work on the machine only adds, and the sums
+are averaged over the sentences. The calls are the same in every run. --profile shows the functions that take longest.
+Needs no torch.
 """
 
 import argparse
@@ -21,6 +22,7 @@ from typing import Any
 
 import numpy as np
 import onnxruntime
+from numpy.typing import NDArray
 
 from recoversat import Translator
 from recoversat.engines.onnx.engine import OnnxEngine
@@ -35,20 +37,44 @@ SENTENCES = [
     "The file could not be opened because another program is using it.",
     "He has never told anybody what really happened on that night in the mountains.",
 ]
-_COLUMNS = ("all", "encoder", "steps", "loop", "around")
+PARTS = ("encoder", "steps", "loop", "around")
 
 
-def timed(seconds: list[float], work: Callable[..., Any]) -> Callable[..., Any]:
-    """Note how long some work takes, whoever calls it."""
+class Clock:
+    """Knows which part of the program is at work, and for how long at a time."""
 
-    @wraps(work)
-    def run(*args: Any) -> Any:
-        begin = time.thread_time()
-        result = work(*args)
-        seconds.append(time.thread_time() - begin)
-        return result
+    def __init__(self) -> None:
+        self.parts: list[str] = []
+        self.seconds: list[float] = []
+        self._part, self._since = "", 0.0
 
-    return run
+    def switch(self, part: str) -> str:
+        """Say who is at work from now on; return who was."""
+        before, now = self._part, time.perf_counter()
+        self.parts.append(before)
+        self.seconds.append(now - self._since)
+        self._part, self._since = part, now
+        return before
+
+    def watched(self, part: Callable[[Any], str], work: Callable[..., Any]) -> Callable[..., Any]:
+        """Switch before and after some work of an object, whoever calls it."""
+
+        @wraps(work)
+        def run(owner: Any, *args: Any) -> Any:
+            before = self.switch(part(owner))
+            result = work(owner, *args)
+            self.switch(before)
+            return result
+
+        return run
+
+    def time(self, work: Callable[[], object]) -> tuple[list[str], NDArray[np.float64]]:
+        """Return who was at work, and for how long each time."""
+        self.switch("around")
+        self.parts.clear(), self.seconds.clear()
+        work()
+        self.switch("")
+        return list(self.parts), np.array(self.seconds)
 
 
 def calls_of(work: Callable[[], object]) -> int:
@@ -85,26 +111,21 @@ def main() -> None:
         for text in texts
     ]
     calls = [calls_of(work) for _, work in cases if work()]  # counted in the second run: the first one fills buffers
-    runs: list[float] = []
-    decoded: list[float] = []
-    onnxruntime.InferenceSession.run_with_iobinding = timed(runs, onnxruntime.InferenceSession.run_with_iobinding)
-    OnnxEngine.decode = timed(decoded, OnnxEngine.decode)  # type: ignore[method-assign]
-    fastest = np.full((len(cases), len(_COLUMNS)), np.inf)
-    n_runs = np.zeros(len(cases))
-    for _ in range(args.rounds):
-        for number, (_, work) in enumerate(cases):
-            runs.clear(), decoded.clear()
-            begin = time.thread_time()
-            work()
-            whole, engine, inside = time.thread_time() - begin, sum(decoded), sum(runs)
-            found = [whole, runs[0], inside - runs[0], engine - inside, whole - engine]
-            fastest[number], n_runs[number] = np.minimum(fastest[number], found), len(runs)
+    clock, session = Clock(), onnxruntime.InferenceSession
+    session.run = clock.watched(lambda owner: "encoder", session.run)
+    session.run_with_iobinding = clock.watched(lambda owner: "steps", session.run_with_iobinding)
+    OnnxEngine.decode = clock.watched(lambda owner: "loop", OnnxEngine.decode)  # type: ignore[method-assign]
+    rounds = [[clock.time(work) for _, work in cases] for _ in range(args.rounds)]
     for k in args.segments:
         mine = [number for number, (own, _) in enumerate(cases) if own == k]
-        times = "  ".join(
-            f"{name} {1e3 * seconds:6.2f}" for name, seconds in zip(_COLUMNS, fastest[mine].mean(axis=0), strict=True)
-        )
-        print(f"K = {k:5} {times}  calls {np.mean([calls[i] for i in mine]):7.1f}  runs {n_runs[mine].mean():5.2f}")
+        sums = dict.fromkeys(PARTS, 0.0)
+        for number in mine:
+            fastest = np.min([one[number][1] for one in rounds], axis=0)
+            for part, seconds in zip(rounds[0][number][0], fastest.tolist(), strict=True):
+                sums[part] += 1e3 * seconds / len(mine)
+        n_runs = np.mean([rounds[0][number][0].count("steps") for number in mine])
+        times = "  ".join(f"{part} {ms:6.2f}" for part, ms in (sums | {"all": sum(sums.values())}).items())
+        print(f"K = {k:5} {times}  calls {np.mean([calls[i] for i in mine]):7.1f}  steps {n_runs:5.2f}")
     if args.profile:
         profile = cProfile.Profile()
         for _, work in cases:

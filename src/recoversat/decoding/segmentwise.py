@@ -36,13 +36,13 @@ class Decoded:
         return self.judged or (self.log_probs[0] if len(self.segments) == 1 else [])
 
 
-def max_steps(src_lengths: Ints, n_segments: Ints, extra_steps: int) -> Ints:
+def max_steps(src_length: int, n_segments: int, extra_steps: int) -> int:
     """Allow each segment ceil(source length / K) + extra_steps steps.
 
-    >>> max_steps(np.array([25, 25]), np.array([10, 1]), 20).tolist()
-    [23, 45]
+    >>> max_steps(25, 10, 20), max_steps(25, 1, 20)
+    (23, 45)
     """
-    return np.asarray(-(-src_lengths // n_segments) + extra_steps)
+    return -(-src_length // n_segments) + extra_steps
 
 
 def decode_segments(

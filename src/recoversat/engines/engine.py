@@ -46,7 +46,9 @@ class Options:
             return np.full(len(sources), self.lives.max())
         if self.limits is not None:
             return self.limits
-        return max_steps(np.array([len(source) for source in sources], dtype=np.int64), n_segments, self.extra_steps)
+        lengths = map(len, sources)
+        each = [max_steps(*one, self.extra_steps) for one in zip(lengths, n_segments.tolist(), strict=True)]
+        return np.array(each, dtype=np.int64)
 
 
 class Engine(ABC):

@@ -20,7 +20,7 @@ from recoversat.decoding.segmentwise import Decoded
 from recoversat.decoding.stepping import Floats, Ints
 from recoversat.engines.engine import Options, Sources, StepEngine
 from recoversat.engines.onnx.scoring import score_rows, takes_masks
-from recoversat.engines.onnx.stepper import Binding, Buffers, OnnxStepper, Positions
+from recoversat.engines.onnx.stepper import Buffers, OnnxStepper, Positions
 from recoversat.engines.onnx.verifying import OnnxVerifier
 from recoversat.engines.pairs import Pair, check_pairs, equal_rows, pair_batches, scored, side_by_side
 from recoversat.errors import UserError
@@ -181,25 +181,23 @@ class OnnxEngine(StepEngine):
         if remembered := [source.memory for source in sources if isinstance(source, EncodedIds)]:
             assert len(remembered) == len(sources)
             return _joined(remembered), np.array([memory.shape[3] for memory in remembered], dtype=np.int32)
-        config = self._config
         tokens = side_by_side(sources)  # (B, S)
         batch, length = tokens.shape
-        heads = config.n_heads
         lengths = np.array([len(source) for source in sources], dtype=np.int32)
-        memory: Floats = np.empty(
-            (2 * config.decoder_layers, batch, heads, length, config.d_model // heads), np.float32
-        )
-        positions, at_once = self._positions.first(length)[None], max(1, _SOURCE_TOKENS // max(1, length))
+        at_once = max(1, _SOURCE_TOKENS // max(1, length))
+        if batch <= at_once:
+            return self._run_encoder(tokens, lengths), lengths
+        heads, size = self._config.n_heads, self._config.d_model // self._config.n_heads
+        memory: Floats = np.empty((2 * self._config.decoder_layers, batch, heads, length, size), dtype=np.float32)
         for part in (slice(start, start + at_once) for start in range(0, batch, at_once)):
-            whole = batch <= at_once
-            found = memory if whole else np.empty_like(memory[:, part], order="C")
-            binding = Binding(self._encoder)
-            binding.inputs({"tokens": tokens[part], "positions": positions, "lengths": lengths[part]})
-            binding.outputs({"memory": found})
-            binding.run()
-            if not whole:
-                memory[:, part] = found
+            memory[:, part] = self._run_encoder(tokens[part], lengths[part])
         return memory, lengths
+
+    def _run_encoder(self, tokens: Ints, lengths: NDArray[np.int32]) -> Floats:
+        """Return keys and values in memory that is ONNX Runtime's: nothing is copied."""
+        positions = self._positions.first(tokens.shape[1])[None]
+        [memory] = self._encoder.run(["memory"], {"tokens": tokens, "positions": positions, "lengths": lengths})
+        return np.asarray(memory)
 
 
 def _split(places: list[int], n: int) -> list[list[int]]:
