@@ -2,7 +2,7 @@ import json
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,11 +13,11 @@ import pytest
 import torch
 
 from recoversat.config import ModelConfig
-from recoversat.decoding.stepping import Ints
+from recoversat.decoding.stepping import FREE, Ints
 from recoversat.engines.engine import Options, StepEngine
 from recoversat.engines.onnx import engine as onnx_engine
 from recoversat.engines.onnx.engine import OnnxEngine
-from recoversat.engines.onnx.stepper import OnnxStepper, sinusoids
+from recoversat.engines.onnx.stepper import Buffers, OnnxStepper, sinusoids
 from recoversat.errors import UserError
 from recoversat.export.onnx import export_model
 from recoversat.model.attention import sinusoids as torch_sinusoids
@@ -86,6 +86,33 @@ def test_rounding_with_zero_as_the_least_value_is_a_relu(tmp_path: Path) -> None
     with_relu, without = scores(tiny), scores(0.0)
     assert (with_relu[1], without[1]) == (True, False)
     assert with_relu[0] == without[0]
+
+
+def test_batches_of_one_thread_share_buffers_and_do_not_disturb_each_other(folder: Path) -> None:
+    engine, all_, first, last = OnnxEngine(folder, CONFIG), [True] * 3, [True, True, False], [False, True, True]
+    batches = [([7, 8, 9], (all_, first, last), [11, FREE, 12]), ([30, 31, 32], (all_, last, first), None)]
+
+    def steps(source: list[int], active: tuple[list[bool], ...], forced: list[int] | None) -> Iterator[list[Any]]:
+        stepper, tokens = engine.start([source], np.array([3])), np.full((1, 3), BOS)
+        for number, flags in enumerate(active):
+            choice = stepper.step(tokens, np.array([flags]), np.array([forced]) if forced and not number else None)
+            tokens = choice.tokens
+            yield [tokens.tolist(), choice.log_probs.tolist()]
+
+    alone = [list(steps(*batch)) for batch in batches]
+    in_turn = list(zip(*(steps(*batch) for batch in batches), strict=True))
+    assert [list(each) for each in zip(*in_turn, strict=True)] == alone
+    assert alone[0][0][0][0][::2] == [11, 12]
+
+
+def test_a_thread_keeps_few_buffers() -> None:
+    buffers = Buffers(heads=2)
+    first = buffers.of(1, 3, 3, None)
+    assert buffers.of(1, 3, 3, None) is first
+    for n_rows in range(1, 200):
+        buffers.of(20, 10, n_rows, 0)
+    assert len(buffers._buffers) <= Buffers._MOST
+    assert buffers.of(1, 3, 3, None) is not first
 
 
 def test_ended_segments_take_no_place_in_the_cache(folder: Path) -> None:
