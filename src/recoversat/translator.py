@@ -1,5 +1,6 @@
 """Text in, translations out: the one place where inference is wired together."""
 
+from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
@@ -352,18 +353,17 @@ class Translator:
         """
         if isinstance(wanted, int):
             return np.full(len(lengths), self.segments_for(wanted))
-        choices = np.unique(self.config.train.segment_choices)
-        if wanted is None and len(choices) == 1:
+        choices, each = sorted(self.config.train.segment_choices), self.config.decode.segment_length
+        if wanted is None and choices[0] == choices[-1]:
             return np.full(len(lengths), self.segments_for(None))
-        needed = np.asarray(lengths) / self.config.decode.segment_length
-        return np.asarray(choices[np.minimum(np.searchsorted(choices, needed), len(choices) - 1)])
+        return np.array([choices[bisect_left(choices, length / each, hi=len(choices) - 1)] for length in lengths])
 
     def segments_for(self, wanted: WantedSegments) -> int:
         """Return the one K that is wanted, or the largest the model was trained for."""
-        k = wanted if isinstance(wanted, int) else max(self.config.train.segment_choices)
+        trained = self.config.train.segment_choices
+        k = wanted if isinstance(wanted, int) else max(trained)
         if not 1 <= k <= self.engine.max_segments:
             raise UserError(f"segments {k}: this model writes 1 to {self.engine.max_segments} segments")
-        trained = self.config.train.segment_choices
         if not min(trained) <= k <= max(trained) and self.config.model.kind == "segments":
             warn_of_untrained(k, tuple(sorted(set(trained))))
         return k

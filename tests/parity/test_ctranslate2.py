@@ -54,7 +54,7 @@ def both(shape: str, folder: Path, precision: str, beam: int = 1) -> tuple[Torch
 
 def greedy(engine: TorchEngine, sources: list[list[int]]) -> list[list[int]]:
     ones = np.ones(len(sources), dtype=np.int64)
-    limits = max_steps(np.array([len(source) for source in sources]), ones, EXTRA)
+    limits = np.array([max_steps(len(source), 1, EXTRA) for source in sources])
     decoded = decode_segments(engine.start(sources, ones), ones, limits)
     return [[token for token in one.segments[0] if token != EOS] for one in decoded]
 

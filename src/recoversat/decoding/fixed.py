@@ -1,7 +1,5 @@
 """Let a model write a fixed number of tokens: only what it chose is changed, so that segments end when they should."""
 
-from dataclasses import replace
-
 import numpy as np
 
 from recoversat.decoding.stepping import Bools, Choice, Ints, Stepper
@@ -22,10 +20,10 @@ class FixedStepper:
         choice = self._stepper.step(tokens, active, forced, n_best, scores)
         self._step += 1
         due = (self._step >= self._lives[: tokens.shape[1]])[None, :]  # (1, K)
-        choice = replace(choice, tokens=_ended(choice.tokens, due))
+        choice = choice._replace(tokens=_ended(choice.tokens, due))
         if choice.best_tokens is None:
             return choice
-        return replace(choice, best_tokens=_ended(choice.best_tokens, due[..., None]))
+        return choice._replace(best_tokens=_ended(choice.best_tokens, due[..., None]))
 
     def keep(self, which: Ints) -> None:
         """Drop or reorder members of the batch."""

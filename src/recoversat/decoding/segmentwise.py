@@ -5,12 +5,16 @@ With K = 1 this is greedy autoregressive decoding. B sentences, K segments.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import repeat
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 
 from recoversat.decoding.stepping import FREE, Bools, Choice, Ints, Stepper
 from recoversat.decoding.stopping import between_steps
-from recoversat.vocab import BOS, DEL, EOS, PAD
+from recoversat.vocab import BOS, TERMINATORS
+
+T = TypeVar("T")
 
 # For one sentence: (segment, position in it) -> the token that must stand there.
 Forced = Mapping[tuple[int, int], int]
@@ -37,13 +41,13 @@ class Decoded:
         return self.judged or (self.log_probs[0] if len(self.segments) == 1 else [])
 
 
-def max_steps(src_lengths: Ints, n_segments: Ints, extra_steps: int) -> Ints:
+def max_steps(src_length: int, n_segments: int, extra_steps: int) -> int:
     """Allow each segment ceil(source length / K) + extra_steps steps.
 
-    >>> max_steps(np.array([25, 25]), np.array([10, 1]), 20).tolist()
-    [23, 45]
+    >>> max_steps(25, 10, 20), max_steps(25, 1, 20)
+    (23, 45)
     """
-    return np.asarray(-(-src_lengths // n_segments) + extra_steps)
+    return -(-src_length // n_segments) + extra_steps
 
 
 def decode_segments(
@@ -58,60 +62,82 @@ def decode_segments(
 
     Without `scores` log-probabilities need not be computed, and the results hold none.
     """
-    results = [Decoded([[] for _ in range(k)], [[] for _ in range(k)]) for k in n_segments]
+    # plain lists where they do: a sentence alone is far too small for numpy
+    counts = n_segments.tolist()
+    results = [Decoded([[] for _ in range(k)], [[] for _ in range(k)]) for k in counts]
     if top_tokens:
         for result in results:
             result.top_tokens = [[] for _ in result.segments]
-    members = np.arange(len(n_segments))  # which sentence each place of the batch holds
-    active = np.arange(int(n_segments.max()))[None, :] < n_segments[:, None]  # (B, K)
-    tokens = np.where(active, BOS, PAD)
-    step = 0
+    batch = [_Place(*one) for one in zip(results, limits.tolist(), forced or repeat({}), strict=False)]
+    is_open = [[segment < k for segment in range(max(counts))] for k in counts]  # (B, K)
+    active = np.array(is_open)
+    tokens, step = BOS * active, 0  # PAD is 0
     while True:
         between_steps()
-        forced_now = _forced_at(step, members, active, forced)
+        forced_now = _forced_at(step, batch, active) if forced else None
         choice = stepper.step(tokens, active, forced_now, top_tokens, scores)
         step += 1
-        _record(choice, members, active, results, step, scores)
-        active = active & (choice.tokens != EOS) & (choice.tokens != DEL) & (step < limits[members])[:, None]
-        tokens = np.where(active, choice.tokens, PAD)
-        running: Bools = active.any(axis=1)
-        if not running.any():
+        if scores:
+            _record_scores(choice, is_open, batch)
+        _record(choice.tokens.tolist(), is_open, batch, step)
+        stayers = [number for number, flags in enumerate(is_open) if True in flags]
+        if not stayers:
             break
-        if not running.all() and _worth_leaving(running):
-            stayers = np.flatnonzero(running)
-            stepper.keep(stayers)
-            members, active, tokens = members[stayers], active[stayers], tokens[stayers]
+        active = np.array(is_open)
+        tokens = choice.tokens * active
+        if _worth_leaving(len(batch) - len(stayers), len(batch)):
+            stepper.keep(np.array(stayers))
+            batch, is_open = [batch[number] for number in stayers], [is_open[number] for number in stayers]
+            active, tokens = active[stayers], tokens[stayers]
+    for result in results:
+        result.steps = max(map(len, result.segments))
     return results
 
 
-def _worth_leaving(running: Bools) -> bool:
+class _Place(NamedTuple):
+    """A sentence that a place of the batch holds."""
+
+    written: Decoded
+    limit: int  # steps it may take
+    forced: Forced
+
+
+def _worth_leaving(ended: int, batch: int) -> bool:
     """Say whether enough sentences have ended to pay for copying the cache of the others."""
-    return int((~running).sum()) * 8 >= len(running)
+    return 0 < ended * 8 >= batch
 
 
-def _forced_at(step: int, members: Ints, active: Bools, forced: Sequence[Forced] | None) -> Ints | None:
-    if forced is None or not any(forced):
-        return None
+def _forced_at(step: int, batch: list[_Place], active: Bools) -> Ints:
     tokens = np.full(active.shape, FREE, dtype=np.int64)
-    for place, member in enumerate(members):
-        for (segment, position), token in forced[member].items():
+    for number, place in enumerate(batch):
+        for (segment, position), token in place.forced.items():
             if position == step:
-                tokens[place, segment] = token
+                tokens[number, segment] = token
     return tokens
 
 
-def _record(choice: Choice, members: Ints, active: Bools, results: list[Decoded], step: int, scores: bool) -> None:
-    places, at = np.nonzero(active)
-    owners, segments, tokens = members[places].tolist(), at.tolist(), choice.tokens[active].tolist()
-    for owner, segment, token in zip(owners, segments, tokens, strict=True):
-        results[owner].segments[segment].append(token)
-        results[owner].steps = step
-    if not scores:
-        return
-    for owner, segment, log_prob in zip(owners, segments, choice.log_probs[active].tolist(), strict=True):
-        results[owner].log_probs[segment].append(log_prob)
-    if choice.best_tokens is None or choice.best_log_probs is None:
-        return
-    best = zip(choice.best_tokens[active].tolist(), choice.best_log_probs[active].tolist(), strict=True)
-    for owner, segment, top_tokens in zip(owners, segments, best, strict=True):
-        results[owner].top_tokens[segment].append(list(zip(*top_tokens, strict=True)))
+def _record(tokens: list[list[int]], is_open: list[list[bool]], batch: list[_Place], step: int) -> None:
+    """Note what every open segment has got, and close those that have ended."""
+    for place, chosen, flags in zip(batch, tokens, is_open, strict=True):
+        for number, segment in enumerate(place.written.segments):
+            if flags[number]:
+                segment.append(chosen[number])
+                flags[number] = chosen[number] not in TERMINATORS and step < place.limit
+
+
+def _record_scores(choice: Choice, is_open: list[list[bool]], batch: list[_Place]) -> None:
+    _append(choice.log_probs.tolist(), is_open, [place.written.log_probs for place in batch])
+    if choice.best_tokens is not None and choice.best_log_probs is not None:
+        best = [
+            [list(zip(*likeliest, strict=True)) for likeliest in zip(*sentence, strict=True)]
+            for sentence in zip(choice.best_tokens.tolist(), choice.best_log_probs.tolist(), strict=True)
+        ]
+        _append(best, is_open, [place.written.top_tokens for place in batch])
+
+
+def _append(found: list[list[T]], is_open: list[list[bool]], to: list[list[list[T]]]) -> None:
+    """Append what was found for each segment of each sentence; sentences of fewer segments have no more lists."""
+    for values, flags, lists in zip(found, is_open, to, strict=True):
+        for value, flag, one in zip(values, flags, lists, strict=False):
+            if flag:
+                one.append(value)

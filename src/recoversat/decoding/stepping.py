@@ -3,8 +3,7 @@
 B sentences (or hypotheses), K segments, n alternatives.
 """
 
-from dataclasses import dataclass
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,8 +15,7 @@ Bools = NDArray[np.bool_]
 FREE = -1  # in an array of forced tokens: the model chooses
 
 
-@dataclass(frozen=True)
-class Choice:
+class Choice(NamedTuple):
     """The tokens of one step, and on request the best n of each segment, best first."""
 
     tokens: Ints  # (B, K)

@@ -33,8 +33,10 @@ class Options:
     limits: Ints | None = None  # the most steps of each sentence, where they shall not follow from its length
     lives: Ints | None = None  # (K,) after how many steps each segment ends, to time models that have learnt nothing
 
-    def of(self, places: Ints) -> "Options":
+    def of(self, places: list[int]) -> "Options":
         """Return the same for some of the sentences."""
+        if self.forced is None and self.limits is None:
+            return self
         forced = None if self.forced is None else [self.forced[i] for i in places]
         return replace(self, forced=forced, limits=None if self.limits is None else self.limits[places])
 
@@ -44,7 +46,9 @@ class Options:
             return np.full(len(sources), self.lives.max())
         if self.limits is not None:
             return self.limits
-        return max_steps(np.array([len(source) for source in sources], dtype=np.int64), n_segments, self.extra_steps)
+        lengths = map(len, sources)
+        each = [max_steps(*one, self.extra_steps) for one in zip(lengths, n_segments.tolist(), strict=True)]
+        return np.array(each, dtype=np.int64)
 
 
 class Engine(ABC):

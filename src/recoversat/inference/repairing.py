@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from functools import reduce
+from functools import cache, reduce
 from importlib import import_module
 from itertools import accumulate
 from typing import TYPE_CHECKING
@@ -122,6 +122,7 @@ def _named(draft: Draft, repair: Repair) -> Draft:
     return draft if repair.name in draft.repairs else replace(draft, repairs=(*draft.repairs, repair.name))
 
 
+@cache
 def _class_of(name: str) -> type[Repair]:
     module = import_module(f"recoversat.inference.repairs.{name}")
     found: type[Repair] = getattr(module, name.title().replace("_", ""))

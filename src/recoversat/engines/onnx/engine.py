@@ -4,8 +4,9 @@ B sentences, S source, K segments, L decoder layers, H heads, E = D / H, D model
 """
 
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -19,7 +20,7 @@ from recoversat.decoding.segmentwise import Decoded
 from recoversat.decoding.stepping import Floats, Ints
 from recoversat.engines.engine import Options, Sources, StepEngine
 from recoversat.engines.onnx.scoring import score_rows, takes_masks
-from recoversat.engines.onnx.stepper import Binding, OnnxStepper, Positions
+from recoversat.engines.onnx.stepper import Buffers, OnnxStepper, Positions
 from recoversat.engines.onnx.verifying import OnnxVerifier
 from recoversat.engines.pairs import Pair, check_pairs, equal_rows, pair_batches, scored, side_by_side
 from recoversat.errors import UserError
@@ -63,7 +64,7 @@ class OnnxEngine(StepEngine):
         self._bias[[*NEVER_EMITTED, *range(config.vocab_size or size, size)]] = -np.inf
         self._single_bias = self._bias.copy()
         self._single_bias[DEL] = -np.inf  # one segment has nothing to delete
-        self._positions = Positions(config.d_model)
+        self._positions, self._buffers = Positions(config.d_model), Buffers(config.n_heads)
         self._takes_masks = takes_masks(self._step)
 
     @property
@@ -76,29 +77,30 @@ class OnnxEngine(StepEngine):
 
     def start(self, sources: Sources, n_segments: Ints) -> OnnxStepper:
         """Encode the sources and project them for every decoder layer; of one segment are all sentences or none."""
-        single, widest = bool((n_segments == 1).all()), int(n_segments.max())
-        assert single or not (n_segments == 1).any()
+        counts = set(n_segments.tolist())
+        single, widest = 1 in counts, max(counts)
+        assert not single or widest == 1
         memory, lengths = self._encode(sources)
         length = memory.shape[3]
         room = length + length // 5 + widest  # what is longer is rare, and makes the cache grow
-        return OnnxStepper(self._step, memory, lengths, self._positions, self._bias_for(single), room)
+        bias = self._bias_for(single)
+        return OnnxStepper(self._step, memory, lengths, self._positions, bias, room, self._buffers)
 
     def encode(self, sources: Sources) -> Sources:
         """Remember keys and values; where memory is bounded, sources are encoded whenever they are needed."""
         if self._max_memory is not None:
             return sources
 
-        def part(places: Ints) -> list[EncodedIds]:
+        def part(places: list[int]) -> list[EncodedIds]:
             memory, _ = self._encode([sources[i] for i in places])
             return [_encoded(sources[i], memory[:, at : at + 1]) for at, i in enumerate(places)]
 
-        count = min(len(sources), self._threads)
-        return self._in_parts(part, np.array_split(np.arange(len(sources)), count) if count else [])
+        return self._in_parts(part, _split(list(range(len(sources))), self._threads))
 
     def decode(self, sources: Sources, n_segments: Ints, options: Options = Options()) -> list[Decoded]:
         decode, n_segments = super().decode, np.asarray(n_segments)
 
-        def part(places: Ints) -> list[Decoded]:
+        def part(places: list[int]) -> list[Decoded]:
             return decode([sources[i] for i in places], n_segments[places], options.of(places))
 
         return self._in_parts(part, self._parts(sources, n_segments))
@@ -106,7 +108,7 @@ class OnnxEngine(StepEngine):
     def search(self, sources: Sources, beam: int, options: Options = Options()) -> list[NBest]:
         search, ones = super().search, np.ones(len(sources), dtype=np.int64)
 
-        def part(places: Ints) -> list[NBest]:
+        def part(places: list[int]) -> list[NBest]:
             return search([sources[i] for i in places], beam, options.of(places))
 
         return self._in_parts(part, self._parts(sources, ones, beam))
@@ -124,7 +126,7 @@ class OnnxEngine(StepEngine):
             return stepwise(pairs, n_segments)
         check_pairs(pairs)
 
-        def part(places: Ints) -> list[Decoded]:
+        def part(places: list[int]) -> list[Decoded]:
             some = [pairs[i] for i in places]
             targets = [equal_rows(target, n_segments) for _, target in some]
             if self._max_memory is not None and len(targets[0].labels) > most:  # is alone
@@ -135,31 +137,29 @@ class OnnxEngine(StepEngine):
             each = np.split(log_probs, np.cumsum([len(target.labels) for target in targets])[:-1])
             return [scored(target, own.tolist()) for target, own in zip(targets, each, strict=True)]
 
-        return self._in_parts(part, map(np.array, pair_batches(pairs, n_segments, most)))
+        return self._in_parts(part, list(pair_batches(pairs, n_segments, most)))
 
-    def _in_parts(self, work: Callable[[Ints], list[_Result]], parts: Iterable[Ints]) -> list[_Result]:
+    def _in_parts(self, work: Callable[[list[int]], list[_Result]], parts: list[list[int]]) -> list[_Result]:
         """Work on parts of a batch, in as many threads as there may be; results come in the order of the batch."""
-        parts = list(parts)
         run = self._pool.map if self._pool and len(parts) > 1 else map
         found: dict[int, _Result] = {}
         for places, results in zip(parts, run(work, parts), strict=True):
-            found |= zip(places.tolist(), results, strict=True)
+            found |= zip(places, results, strict=True)
         return [found[place] for place in range(len(found))]
 
-    def _parts(self, sources: Sources, n_segments: Ints, beam: int = 1) -> list[Ints]:
+    def _parts(self, sources: Sources, n_segments: Ints, beam: int = 1) -> list[list[int]]:
         """Cut a batch into equal parts, one or more a thread, within the bounds on rows and memory."""
-        parts: list[Ints] = []
-        for group in (np.flatnonzero(n_segments != 1), np.flatnonzero(n_segments == 1)):
-            if not len(group):
+        counts, parts = n_segments.tolist(), []
+        for single in (False, True):
+            if not (group := [place for place, k in enumerate(counts) if (k == 1) is single]):
                 continue
-            rows_each = int(n_segments[group].max()) * beam
-            at_once = max(1, self._rows_at_once() // rows_each)
+            widest = max(counts[place] for place in group)
+            at_once = max(1, self._rows_at_once() // (widest * beam))
             if self._max_memory is not None:
-                longest = max(len(sources[i]) for i in group.tolist())
-                kept = beam * self._bytes_kept(longest, int(n_segments[group].max()))
+                kept = beam * self._bytes_kept(max(len(sources[place]) for place in group), widest)
                 at_once = min(at_once, max(1, self._max_memory // 2 // (kept * self._threads)))
             rounds = -(-len(group) // (at_once * self._threads))
-            parts += np.array_split(group, min(len(group), rounds * self._threads))
+            parts += _split(group, rounds * self._threads)
         return parts
 
     def _rows_at_once(self) -> int:
@@ -181,25 +181,34 @@ class OnnxEngine(StepEngine):
         if remembered := [source.memory for source in sources if isinstance(source, EncodedIds)]:
             assert len(remembered) == len(sources)
             return _joined(remembered), np.array([memory.shape[3] for memory in remembered], dtype=np.int32)
-        config = self._config
         tokens = side_by_side(sources)  # (B, S)
         batch, length = tokens.shape
-        heads = config.n_heads
         lengths = np.array([len(source) for source in sources], dtype=np.int32)
-        memory: Floats = np.empty(
-            (2 * config.decoder_layers, batch, heads, length, config.d_model // heads), np.float32
-        )
-        positions, at_once = self._positions.first(length)[None], max(1, _SOURCE_TOKENS // max(1, length))
+        at_once = max(1, _SOURCE_TOKENS // max(1, length))
+        if batch <= at_once:
+            return self._run_encoder(tokens, lengths), lengths
+        heads, size = self._config.n_heads, self._config.d_model // self._config.n_heads
+        memory: Floats = np.empty((2 * self._config.decoder_layers, batch, heads, length, size), dtype=np.float32)
         for part in (slice(start, start + at_once) for start in range(0, batch, at_once)):
-            whole = batch <= at_once
-            found = memory if whole else np.empty_like(memory[:, part], order="C")
-            binding = Binding(self._encoder)
-            binding.inputs({"tokens": tokens[part], "positions": positions, "lengths": lengths[part]})
-            binding.outputs({"memory": found})
-            binding.run()
-            if not whole:
-                memory[:, part] = found
+            memory[:, part] = self._run_encoder(tokens[part], lengths[part])
         return memory, lengths
+
+    def _run_encoder(self, tokens: Ints, lengths: NDArray[np.int32]) -> Floats:
+        """Return keys and values in memory that is ONNX Runtime's: nothing is copied."""
+        positions = self._positions.first(tokens.shape[1])[None]
+        [memory] = self._encoder.run(["memory"], {"tokens": tokens, "positions": positions, "lengths": lengths})
+        return np.asarray(memory)
+
+
+def _split(places: list[int], n: int) -> list[list[int]]:
+    """Cut a list into n parts as equal as can be, the first ones longer by one; no part is empty.
+
+    >>> _split([3, 4, 5, 6, 7], 2), _split([3], 2)
+    ([[3, 4, 5], [6, 7]], [[3]])
+    """
+    size, longer = divmod(len(places), n)
+    cuts = [part * size + min(part, longer) for part in range(n + 1)]
+    return [places[start:end] for start, end in pairwise(cuts) if start < end]
 
 
 def _encoded(source: Sequence[int], memory: Floats) -> EncodedIds:

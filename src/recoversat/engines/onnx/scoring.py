@@ -53,8 +53,7 @@ def score_rows(
     })  # fmt: skip
     binding.inputs(dict(zip(layer_names("memory_", len(memory) // 2), memory, strict=True)))
     cache: Floats = np.zeros((*memory.shape[:3], width, memory.shape[4]), dtype=np.float32)
-    for name, layer in zip(layer_names("", len(cache) // 2), cache, strict=True):
-        binding.in_place(name, f"new_{name}", layer)
+    binding.in_place(layer_names("", len(cache) // 2), cache)
     log_probs: Floats = np.empty(labels.shape, dtype=np.float32)
     none: Ints = np.empty((len(labels), 0), dtype=np.int64)
     binding.outputs({"chosen": np.empty_like(labels), "log_probs": log_probs})

@@ -4,6 +4,10 @@ B sentences, S source, K segments, W rows of a sentence in one step, N real rows
 L decoder layers, H heads, E = D / H, D model, P padded vocabulary, n alternatives. Imports no torch.
 """
 
+import math
+from collections.abc import Iterable, Sequence
+from functools import cache
+from threading import local
 from typing import Any
 
 import numpy as np
@@ -19,7 +23,7 @@ class OnnxStepper:
 
     def __init__(
         self, session: Any, memory: Floats, memory_lengths: NDArray[np.int32],
-        positions: "Positions", bias: Floats, room: int,
+        positions: "Positions", bias: Floats, room: int, buffers: "Buffers",
     ) -> None:  # fmt: skip
         """Take the source's keys and values (2L, B, H, S, E); `room` is how many rows most sentences need."""
         self._binding = Binding(session)
@@ -29,27 +33,33 @@ class OnnxStepper:
         self._binding.inputs({"bias": bias, "position": self._position})
         self._binding.inputs({"n_best": self._n_best, "scored": self._scored})
         self._memory, self._memory_lengths = memory, memory_lengths
-        self._positions, self._room = positions, room
+        self._positions, self._room, self._buffers = positions, room, buffers
         self._cache: Floats = np.empty((*memory.shape[:3], 0, memory.shape[4]), dtype=np.float32)  # (2L, B, H, M, E)
         self._filled: Ints = np.zeros(len(memory_lengths), dtype=np.int64)  # (B,) rows each sentence has in it
         self._sentences: Ints = np.arange(len(memory_lengths))  # (B,) whose source lies in each place
         self._steps = 0
-        self._frame: _Frame | None = None
+        self._rows: _Rows | None = None
         self._bind_memory()
 
     def step(
         self, tokens: Ints, active: Bools, forced: Ints | None = None, n_best: int = 0, scores: bool = True
     ) -> Choice:
         """Append a row to each active segment and choose its next token; others get PAD."""
-        frame = self._frame_of(active, n_best, scores or n_best > 0)
-        if frame.width:
-            self._make_room(int(self._filled.max()) + frame.width)
-            frame.fill(tokens, forced, self._filled)
+        asked = active.shape, active.tobytes(), n_best if scores or n_best else None
+        if self._rows is None or self._rows.asked != asked:
+            self._rows = _Rows(active, asked, self._buffers)
+            self._bind_buffer(self._rows.buffer, asked[2])
+        rows = self._rows
+        if rows.width:
+            if (needed := max(self._filled.tolist()) + rows.width) > self._cache.shape[3]:
+                self._make_room(needed)
+            rows.fill(tokens, forced, self._filled)
+            self._filled += rows.counts
+            np.maximum(self._filled, 1, out=self._lengths, casting="same_kind")
             self._position[:] = self._positions.at(self._steps)
-            self._filled += frame.counts
             self._binding.run()
         self._steps += 1
-        return frame.choice()
+        return rows.choice()
 
     def keep(self, which: Ints) -> None:
         """Drop or reorder members of the batch."""
@@ -70,21 +80,14 @@ class OnnxStepper:
         self._cache[:, moved, :, :used] = self._cache[:, which[moved], :, :used]
         self._filled = self._filled[which]
 
-    def _frame_of(self, active: Bools, n_best: int, scored: bool) -> "_Frame":
-        """Return the arrays of the step before if the same segments are active, else new ones."""
-        if self._frame is None or not self._frame.fits(active, n_best, scored):
-            outputs = _Frame.OUTPUTS if scored or self._scored[0] else _Frame.OUTPUTS[:1]
-            self._n_best[0], self._scored[0] = n_best, scored
-            self._frame = _Frame(active, n_best, scored, heads=self._cache.shape[2])
-            self._binding.inputs({name: getattr(self._frame, name) for name in _Frame.INPUTS})
-            self._binding.outputs({name: getattr(self._frame, name) for name in outputs})
-        return self._frame
+    def _bind_buffer(self, buffer: "_Buffer", n_best: int | None) -> None:
+        scored = n_best is not None
+        self._binding.values(buffer.inputs, buffer.outputs if scored or self._scored[0] else buffer.chosen_only)
+        self._n_best[0], self._scored[0] = n_best or 0, scored
 
     def _make_room(self, needed: int) -> None:
         """Let the cache grow by half or more, so that all copying together stays linear in the length."""
         used = self._cache.shape[3]
-        if needed <= used:
-            return
         room = max(needed, self._room, used * 3 // 2)
         cache: Floats = np.zeros((*self._cache.shape[:3], room, self._cache.shape[4]), dtype=np.float32)
         cache[:, :, :, :used] = self._cache
@@ -92,73 +95,117 @@ class OnnxStepper:
         self._bind_cache()
 
     def _bind_cache(self) -> None:
-        for name, layer in zip(layer_names("", len(self._cache) // 2), self._cache, strict=True):
-            self._binding.in_place(name, f"new_{name}", layer)
+        self._binding.in_place(layer_names("", len(self._cache) // 2), self._cache)
 
     def _bind_memory(self) -> None:
+        self._lengths: NDArray[np.int32] = np.empty_like(self._memory_lengths)  # (B,) rows that each sentence sees
         names = layer_names("memory_", len(self._memory) // 2)
-        self._binding.inputs(dict(zip(names, self._memory, strict=True)) | {"memory_lengths": self._memory_lengths})
+        self._binding.inputs({"lengths": self._lengths, "memory_lengths": self._memory_lengths})
+        self._binding.inputs(dict(zip(names, self._memory, strict=True)))
 
 
-class _Frame:
-    """Everything small that goes in and out of a step, bound once and used again while the same segments write.
+_Asked = tuple[tuple[int, ...], bytes, int | None]  # (B, K), which of them write, n or None where nothing is scored
 
-    Segments that write are packed to the left: a sentence has `counts` rows, the graph sees `width` of each.
-    """
 
-    INPUTS = ("tokens", "segments", "places", "lengths", "rows", "wanted")
-    OUTPUTS = ("chosen", "log_probs", "best_tokens", "best_log_probs")
+class _Rows:
+    """The segments that write, packed to the left: a sentence has `counts` rows, the graph sees `width` of each."""
 
-    def __init__(self, active: Bools, n_best: int, scored: bool, heads: int) -> None:
-        self._shape, self._n_best, self._scored = active.shape, n_best, scored
-        self._key = (active.shape, active.tobytes(), n_best, scored)
-        batch = len(active)
+    def __init__(self, active: Bools, asked: _Asked, buffers: "Buffers") -> None:
+        self.asked = asked
         self.counts: Ints = active.sum(axis=1)
-        self.width = width = int(self.counts.max())
-        self.segments: Ints = np.ascontiguousarray(np.argsort(~active, axis=1, kind="stable")[:, :width])  # (B, W)
-        self.rows: Ints = np.flatnonzero(np.arange(width) < self.counts[:, None])  # (N,) places among B * W
-        self._spots = np.flatnonzero(active)  # (N,) the same rows as places among B * K
-        n = len(self.rows)
-        self.tokens: Ints = np.full((batch, width), PAD)
-        self.places: Ints = np.empty((batch, width, heads, 3), dtype=np.int64)  # sentence, head, place in the cache
-        self.places[..., 0] = np.arange(batch)[:, None, None]
-        self.places[..., 1] = np.arange(heads)
-        self._offsets = np.arange(width)[:, None]
-        self.lengths: NDArray[np.int32] = np.empty(batch, dtype=np.int32)
-        self.wanted: Ints = np.full((n, 1), FREE)
-        self.chosen: Ints = np.empty((n, 1), dtype=np.int64)
-        scores, best = ((n, 1), (n, n_best)) if scored else ((0, 0), (0, 0))
-        self.log_probs: Floats = np.empty(scores, dtype=np.float32)
-        self.best_tokens: Ints = np.empty(best, dtype=np.int64)
-        self.best_log_probs: Floats = np.empty(best, dtype=np.float32)
-
-    def fits(self, active: Bools, n_best: int, scored: bool) -> bool:
-        return (active.shape, active.tobytes(), n_best, scored) == self._key
+        self.width = max(self.counts.tolist())
+        self._spots = active.ravel().nonzero()[0]  # (N,) places among B * K
+        self._no_scores: Floats = np.zeros(active.shape, dtype=np.float32)
+        self.buffer = buffers.of(len(active), self.width, len(self._spots), asked[2])
 
     def fill(self, tokens: Ints, forced: Ints | None, filled: Ints) -> None:
         """Write the inputs of one step; `filled` says how many rows of each sentence the cache holds."""
-        self.tokens.ravel()[self.rows] = tokens.ravel()[self._spots]
-        self.wanted[:, 0] = FREE if forced is None else forced.ravel()[self._spots]
-        self.places[..., 2] = filled[:, None, None] + self._offsets
-        self.lengths[:] = np.maximum(filled + self.counts, 1)
+        buffer = self.buffer
+        if buffer.owner is not self:
+            self._move_into(buffer)
+        buffer.flat_tokens[buffer.rows] = tokens.ravel()[self._spots]
+        if forced is not None or buffer.is_forced:
+            buffer.wanted[:, 0] = FREE if forced is None else forced.ravel()[self._spots]
+            buffer.is_forced = forced is not None
+        np.add(filled[:, None, None], buffer.offsets, out=buffer.cache_places)
 
     def choice(self) -> Choice:
         """Put each row where its sentence and segment are; all other places hold PAD."""
-        tokens: Ints = self._spread(self.chosen, PAD)[..., 0]
-        if not self._scored:
-            return Choice(tokens, np.zeros(tokens.shape, dtype=np.float32))
-        log_probs: Floats = self._spread(self.log_probs, 0.0)[..., 0]
-        if not self._n_best:
+        buffer, n_best = self.buffer, self.asked[2]
+        tokens: Ints = self._spread(buffer.chosen, PAD)[..., 0]
+        if n_best is None:
+            return Choice(tokens, self._no_scores)
+        log_probs: Floats = self._spread(buffer.log_probs, 0.0)[..., 0]
+        if not n_best:
             return Choice(tokens, log_probs)
-        return Choice(
-            tokens, log_probs, self._spread(self.best_tokens, PAD), self._spread(self.best_log_probs, -np.inf)
-        )
+        best = self._spread(buffer.best_tokens, PAD), self._spread(buffer.best_log_probs, -np.inf)
+        return Choice(tokens, log_probs, *best)
+
+    def _move_into(self, buffer: "_Buffer") -> None:
+        """Write what stays while the same segments write, where others have had the buffer before."""
+        buffer.owner = self
+        if len(self._spots) < buffer.tokens.size:  # some sentences have fewer rows than the graph sees
+            buffer.rows[:] = np.flatnonzero(np.arange(self.width) < self.counts[:, None])
+            buffer.tokens[:], buffer.segments[:] = PAD, 0
+        buffer.segments.reshape(-1)[buffer.rows] = self._spots % self.asked[0][1]
 
     def _spread(self, rows: NDArray[Any], elsewhere: float) -> NDArray[Any]:
         """Give rows (N, n) the shape (B, K, n)."""
-        spread = np.full((*self._shape, rows.shape[1]), elsewhere, dtype=rows.dtype)
-        spread.reshape(-1, rows.shape[1])[self._spots] = rows
+        shape = *self.asked[0], rows.shape[1]
+        if rows.size == math.prod(shape):
+            return rows.reshape(shape).copy()
+        spread = np.full(shape, elsewhere, dtype=rows.dtype)
+        spread.reshape(-1, shape[2])[self._spots] = rows
         return spread
+
+
+class _Buffer:
+    """The small arrays that go in and out of a step of one shape, and the same as ONNX Runtime sees them."""
+
+    def __init__(self, batch: int, width: int, n_rows: int, n_best: int | None, heads: int) -> None:
+        self.owner: _Rows | None = None  # who has written into it last
+        self.is_forced = False  # whether some tokens are wanted
+        self.tokens: Ints = np.full((batch, width), PAD)
+        self.segments: Ints = np.zeros((batch, width), dtype=np.int64)
+        places: Ints = np.empty((batch, width, heads, 3), dtype=np.int64)  # sentence, head, place in the cache
+        places[..., 0], places[..., 1] = np.arange(batch)[:, None, None], np.arange(heads)
+        self.rows: Ints = np.arange(n_rows)  # (N,) places among B * W
+        self.wanted: Ints = np.full((n_rows, 1), FREE)
+        self.chosen: Ints = np.empty((n_rows, 1), dtype=np.int64)
+        scores, best = ((0, 0), (0, 0)) if n_best is None else ((n_rows, 1), (n_rows, n_best))
+        self.log_probs: Floats = np.empty(scores, dtype=np.float32)
+        self.best_tokens: Ints = np.empty(best, dtype=np.int64)
+        self.best_log_probs: Floats = np.empty(best, dtype=np.float32)
+        self.flat_tokens, self.cache_places, self.offsets = (
+            self.tokens.ravel(),
+            places[..., 2],
+            np.arange(width)[:, None],
+        )
+        inputs = {"tokens": self.tokens, "segments": self.segments, "places": places, "rows": self.rows}
+        self.inputs = _values(inputs | {"wanted": self.wanted})
+        self.chosen_only = _values({"chosen": self.chosen})
+        best_of = {"best_tokens": self.best_tokens, "best_log_probs": self.best_log_probs}
+        self.outputs = self.chosen_only | _values({"log_probs": self.log_probs} | best_of)
+
+
+class Buffers(local):
+    """The buffers of a thread: sentence after sentence, steps have the same few shapes."""
+
+    _MOST = 64
+
+    def __init__(self, heads: int) -> None:
+        self._heads = heads
+        self._buffers: dict[tuple[int, int, int, int | None], _Buffer] = {}
+
+    def of(self, batch: int, width: int, n_rows: int, n_best: int | None) -> _Buffer:
+        """Return the buffer of B, W, N and n, None where nothing is scored."""
+        shape = batch, width, n_rows, n_best
+        buffer = self._buffers.get(shape)
+        if buffer is None:
+            if len(self._buffers) == self._MOST:
+                self._buffers.clear()
+            buffer = self._buffers[shape] = _Buffer(*shape, self._heads)
+        return buffer
 
 
 class Binding:
@@ -177,24 +224,34 @@ class Binding:
 
     def outputs(self, arrays: dict[str, NDArray[Any]]) -> None:
         """Let the session write these outputs into arrays."""
-        for name, array in arrays.items():
-            self._binding.bind_ortvalue_output(name, self._value(name, array))
+        self.values({}, _values(arrays))
 
-    def in_place(self, name: str, output: str, array: NDArray[Any]) -> None:
-        """Make one array both input and output."""
-        value = self._value(name, array)
-        self._binding.bind_ortvalue_input(name, value)
-        self._binding.bind_ortvalue_output(output, value)
+    def values(self, inputs: "Values", outputs: "Values") -> None:
+        """Let the session read and write arrays that ONNX Runtime knows already."""
+        for name, value in inputs.items():
+            self._binding.bind_ortvalue_input(name, value)
+        for name, value in outputs.items():
+            self._binding.bind_ortvalue_output(name, value)
+        self._alive |= inputs
+        self._alive |= outputs
+
+    def in_place(self, names: Sequence[str], arrays: Iterable[NDArray[Any]]) -> None:
+        """Make each array an input and, as new_NAME, an output."""
+        values = _values(dict(zip(names, arrays, strict=True)))
+        self.values(values, {f"new_{name}": value for name, value in values.items()})
 
     def run(self) -> None:
         """Run the session on the arrays as they are now."""
         self._session.run_with_iobinding(self._binding)
 
-    def _value(self, name: str, array: NDArray[Any]) -> Any:
+
+Values = dict[str, Any]  # arrays as ONNX Runtime sees them
+
+
+def _values(arrays: dict[str, NDArray[Any]]) -> Values:
+    for name, array in arrays.items():
         assert array.flags.c_contiguous, name  # else ONNX Runtime would work on a copy
-        value = onnxruntime.OrtValue.ortvalue_from_numpy(array)
-        self._alive[name] = value
-        return value
+    return {name: onnxruntime.OrtValue.ortvalue_from_numpy(array) for name, array in arrays.items()}
 
 
 class Positions:
@@ -213,7 +270,8 @@ class Positions:
 
     def at(self, position: int) -> Floats:
         """Return one position, (D,)."""
-        return self.first(position + 1)[position]
+        table = self._table
+        return table[position] if position < len(table) else self.first(position + 1)[position]
 
 
 def sinusoids(length: int, d_model: int) -> Floats:
@@ -226,10 +284,11 @@ def sinusoids(length: int, d_model: int) -> Floats:
     return np.stack([np.sin(angles), np.cos(angles)], axis=-1).reshape(length, d_model).astype(np.float32)
 
 
-def layer_names(prefix: str, layers: int) -> list[str]:
+@cache
+def layer_names(prefix: str, layers: int) -> tuple[str, ...]:
     """Name the keys and values of all layers in the order in which they lie in a block.
 
     >>> layer_names("memory_", 1)
-    ['memory_key_0', 'memory_value_0']
+    ('memory_key_0', 'memory_value_0')
     """
-    return [f"{prefix}{what}_{index}" for index in range(layers) for what in ("key", "value")]
+    return tuple(f"{prefix}{what}_{index}" for index in range(layers) for what in ("key", "value"))

@@ -25,8 +25,7 @@ class OnnxVerifier:
         self._cache: Floats = np.zeros((*memory.shape[:3], room, memory.shape[4]), dtype=np.float32)
         self._binding.inputs({"bias": bias, "memory_lengths": memory_lengths, "n_best": np.zeros(1, dtype=np.int64)})
         self._binding.inputs(dict(zip(layer_names("memory_", len(memory) // 2), memory, strict=True)))
-        for name, layer in zip(layer_names("", len(memory) // 2), self._cache, strict=True):
-            self._binding.in_place(name, f"new_{name}", layer)
+        self._binding.in_place(layer_names("", len(memory) // 2), self._cache)
 
     def verify(self, tokens: Sequence[int], scores: bool) -> tuple[Ints, Floats]:
         """Run a row for each token; each sees those before it."""

@@ -4,7 +4,6 @@ B sentences, S source, K segments, V vocabulary.
 """
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 import numpy as np
 import torch
@@ -87,7 +86,7 @@ class TorchStepper:
         choice = Choice(chosen.cpu().numpy(), chosen_log_prob.cpu().numpy())
         if not n_best:
             return choice
-        return replace(choice, best_tokens=best_tokens.cpu().numpy(), best_log_probs=best.cpu().numpy())
+        return choice._replace(best_tokens=best_tokens.cpu().numpy(), best_log_probs=best.cpu().numpy())
 
     @torch.inference_mode()
     def keep(self, which: Ints) -> None:

@@ -36,7 +36,9 @@ def overlaps(segments: Sequence[Sequence[int]], source: Sequence[int], tokenizer
     found = []
     for segment in segments:
         tokens = [] if segment and segment[-1] == DEL else [token for token in segment if token != EOS]
-        shared = next((n for n in _shared(written, tokens) if _says_words(tokens[:n], tokenizer)), 0)
+        shared = 0
+        if tokens and tokens[0] in written[-len(tokens) :]:
+            shared = next((n for n in _shared(written, tokens) if _says_words(tokens[:n], tokenizer)), 0)
         written += tokens[shared:]
         found.append(shared)
     return [0] * len(found) if any(found) and says_twice(tokenizer.decode(source)) else found

@@ -2,7 +2,9 @@ import json
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnx
@@ -11,11 +13,11 @@ import pytest
 import torch
 
 from recoversat.config import ModelConfig
-from recoversat.decoding.stepping import Ints
+from recoversat.decoding.stepping import FREE, Ints
 from recoversat.engines.engine import Options, StepEngine
 from recoversat.engines.onnx import engine as onnx_engine
 from recoversat.engines.onnx.engine import OnnxEngine
-from recoversat.engines.onnx.stepper import Binding, OnnxStepper, sinusoids
+from recoversat.engines.onnx.stepper import Buffers, OnnxStepper, sinusoids
 from recoversat.errors import UserError
 from recoversat.export.onnx import export_model
 from recoversat.model.attention import sinusoids as torch_sinusoids
@@ -86,6 +88,33 @@ def test_rounding_with_zero_as_the_least_value_is_a_relu(tmp_path: Path) -> None
     assert with_relu[0] == without[0]
 
 
+def test_batches_of_one_thread_share_buffers_and_do_not_disturb_each_other(folder: Path) -> None:
+    engine, all_, first, last = OnnxEngine(folder, CONFIG), [True] * 3, [True, True, False], [False, True, True]
+    batches = [([7, 8, 9], (all_, first, last), [11, FREE, 12]), ([30, 31, 32], (all_, last, first), None)]
+
+    def steps(source: list[int], active: tuple[list[bool], ...], forced: list[int] | None) -> Iterator[list[Any]]:
+        stepper, tokens = engine.start([source], np.array([3])), np.full((1, 3), BOS)
+        for number, flags in enumerate(active):
+            choice = stepper.step(tokens, np.array([flags]), np.array([forced]) if forced and not number else None)
+            tokens = choice.tokens
+            yield [tokens.tolist(), choice.log_probs.tolist()]
+
+    alone = [list(steps(*batch)) for batch in batches]
+    in_turn = list(zip(*(steps(*batch) for batch in batches), strict=True))
+    assert [list(each) for each in zip(*in_turn, strict=True)] == alone
+    assert alone[0][0][0][0][::2] == [11, 12]
+
+
+def test_a_thread_keeps_few_buffers() -> None:
+    buffers = Buffers(heads=2)
+    first = buffers.of(1, 3, 3, None)
+    assert buffers.of(1, 3, 3, None) is first
+    for n_rows in range(1, 200):
+        buffers.of(20, 10, n_rows, 0)
+    assert len(buffers._buffers) <= Buffers._MOST
+    assert buffers.of(1, 3, 3, None) is not first
+
+
 def test_ended_segments_take_no_place_in_the_cache(folder: Path) -> None:
     stepper = stepper_of(OnnxEngine(folder, CONFIG), 2, 3)
     tokens = np.full((2, 3), BOS)
@@ -116,7 +145,7 @@ def test_a_step_in_which_nobody_writes_changes_nothing(folder: Path) -> None:
 
 
 def parts_of(engine: OnnxEngine, sources: list[list[int]], k: Ints, beam: int = 1) -> list[list[int]]:
-    return [part.tolist() for part in engine._parts(sources, k, beam)]
+    return engine._parts(sources, k, beam)
 
 
 def test_little_memory_means_small_parts_and_the_same_translation(folder: Path) -> None:
@@ -172,23 +201,21 @@ def test_scores_come_in_the_order_of_their_pairs(folder: Path, threads: int) -> 
         engine.score([PAIRS[0], ([], [9])])
 
 
-def calls_of(engine: OnnxEngine, monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Note each run of a graph by what it gets for lengths: (B,) in a step, (B, N, N) in one pass."""
+def calls_of(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Note how targets go through the graph."""
     calls: list[str] = []
-    bind = Binding.inputs
 
-    def watch(self: Binding, arrays: dict[str, np.ndarray]) -> None:
-        if "places" in arrays:
-            calls.append("one pass" if arrays["lengths"].ndim == 3 else "step")
-        bind(self, arrays)
+    def noted(name: str, work: Callable[..., Any]) -> Callable[..., Any]:
+        return lambda *args: calls.append(name) or work(*args)
 
-    monkeypatch.setattr(Binding, "inputs", watch)
+    monkeypatch.setattr(onnx_engine, "score_rows", noted("one pass", onnx_engine.score_rows))
+    monkeypatch.setattr(OnnxStepper, "step", noted("step", OnnxStepper.step))
     return calls
 
 
 def test_a_target_goes_through_the_graph_once(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     engine = OnnxEngine(folder, CONFIG)
-    calls = calls_of(engine, monkeypatch)
+    calls = calls_of(monkeypatch)
     engine.score(PAIRS[:2], 2)
     assert calls == ["one pass"]
 
@@ -214,7 +241,7 @@ def test_what_was_encoded_is_not_encoded_again(folder: Path, threads: int, monke
 def test_a_target_too_long_for_the_memory_is_scored_step_by_step(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     scores = 2 * 3 * 10 * 256 * 4  # of 10 rows
     engine = OnnxEngine(folder, CONFIG, max_memory=scores)
-    calls = calls_of(engine, monkeypatch)
+    calls = calls_of(monkeypatch)
     found = engine.score(PAIRS, 1)
     assert {"one pass", "step"} == set(calls)
     for one, other in zip(found, StepEngine.score(engine, PAIRS, 1), strict=True):
@@ -230,7 +257,7 @@ def test_an_older_graph_is_scored_step_by_step(folder: Path, tmp_path: Path, mon
             value.type.tensor_type.shape.dim.add().dim_param = "B"
     (old / "step.onnx").write_bytes(model.SerializeToString())
     engine = OnnxEngine(old, CONFIG)
-    calls = calls_of(engine, monkeypatch)
+    calls = calls_of(monkeypatch)
     found = engine.score(PAIRS, 3)
     assert set(calls) == {"step"}
     assert [one.segments for one in found] == [one.segments for one in OnnxEngine(folder, CONFIG).score(PAIRS, 3)]
