@@ -17,6 +17,7 @@ from recoversat.config import ModelConfig
 from recoversat.decoding.beam import NBest
 from recoversat.decoding.segmentwise import Decoded
 from recoversat.decoding.stepping import Floats, Ints
+from recoversat.decoding.stopping import between_steps, in_threads
 from recoversat.engines.engine import Options, Sources, StepEngine
 from recoversat.engines.onnx.scoring import score_rows, takes_masks
 from recoversat.engines.onnx.stepper import Binding, OnnxStepper, Positions
@@ -139,10 +140,15 @@ class OnnxEngine(StepEngine):
 
     def _in_parts(self, work: Callable[[Ints], list[_Result]], parts: Iterable[Ints]) -> list[_Result]:
         """Work on parts of a batch, in as many threads as there may be; results come in the order of the batch."""
+
+        def stoppable_work(places: Ints) -> list[_Result]:
+            between_steps()
+            return work(places)
+
         parts = list(parts)
-        run = self._pool.map if self._pool and len(parts) > 1 else map
+        done = in_threads(self._pool, work, parts) if self._pool and len(parts) > 1 else map(stoppable_work, parts)
         found: dict[int, _Result] = {}
-        for places, results in zip(parts, run(work, parts), strict=True):
+        for places, results in zip(parts, done, strict=True):
             found |= zip(places.tolist(), results, strict=True)
         return [found[place] for place in range(len(found))]
 
