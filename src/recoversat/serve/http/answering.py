@@ -110,20 +110,22 @@ async def translate_all(
 ) -> list[Outcome]:
     """Queue the texts and wait for them, until the deadline or until the client has left."""
     futures: list[asyncio.Future[Outcome]] = []
-    places: list[list[asyncio.Future[Outcome] | Outcome]] = []  # for each text its parts, in order
+    jobs: list[tuple[BatchKey, Task, int]] = []
+    places: list[list[Outcome | None]] = []  # for each text its parts, in order; None where a job brings it
+    for text, key in zip(wanted.texts, planned.keys, strict=True):
+        places.append([])
+        for task in _task(wanted, text).parts(whole=key is None or key.html):
+            if key is None or not task.text.strip():
+                places[-1].append(Outcome(task.text))
+            else:
+                jobs.append((key, task, task.cost * (_HTML if key.html else 1)))
+                places[-1].append(None)
     try:
-        for text, key in zip(wanted.texts, planned.keys, strict=True):
-            places.append([])
-            for task in _task(wanted, text).parts(whole=key is None or key.html):
-                if key is None or not task.text.strip():
-                    places[-1].append(Outcome(task.text))
-                else:
-                    cost = task.cost * (_HTML if key.html else 1)
-                    futures += service.batcher.submit(client, key, [(task, cost)])
-                    places[-1].append(futures[-1])
+        futures = service.batcher.submit(client, jobs) if jobs else []
         if futures:
             await _all_done(futures, request, service.settings.timeout)
-        return [joined([one if isinstance(one, Outcome) else one.result() for one in parts]) for parts in places]
+        done = iter(futures)
+        return [joined([one or next(done).result() for one in parts]) for parts in places]
     except QueueFullError as full:
         raise too_busy(full.retry_after) from None
     except ClosedError:
