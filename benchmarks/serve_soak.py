@@ -43,10 +43,10 @@ class Memory:
     own: bool
     sizes: list[int] = field(default_factory=list)
 
-    def row(self, pid: int) -> str:
-        """Write it as a line of a table."""
-        start, end, peak = (size >> 20 for size in (self.sizes[0], self.sizes[-1], max(self.sizes)))
-        return f"| {'server' if self.own else 'worker'} {pid} | {start} | {end} | {peak} |"
+    def row(self, pid: int) -> list[str]:
+        """Tell start, end and peak in MiB."""
+        sizes = (self.sizes[0], self.sizes[-1], max(self.sizes))
+        return [f"{'server' if self.own else 'worker'} {pid}", *(str(size >> 20) for size in sizes)]
 
 
 @dataclass
@@ -157,29 +157,34 @@ class Soak:
         """Write what happened as Markdown."""
         names = ["requests", "right", "lost", "crossed", "changed", "refused", "vanished", "workers killed"]
         names += sorted(name for name in +self.count if name not in names)
+        counts = table(names, [[f"{self.count[name]:,}" for name in names]])
         kinds = {"all": self.times, "short, idle": self.idle, "short, under load": self.probes}
-        ratios = [quantile(self.probes, q) / quantile(self.idle, q) for q in (0.50, 0.95)]
-        return "\n".join([
-            f"{self.clients} clients, {self.seconds:g} seconds, {workers} workers on {os.cpu_count()} cores, load average "
-            f"{min(self.loads):.1f} to {max(self.loads):.1f}: {len(self.times) / self.seconds:.1f} answers a second.",
-            "",
-            f"| {' | '.join(names)} |", "|" + len(names) * "---:|",
-            f"| {' | '.join(f'{self.count[name]:,}' for name in names)} |",
-            "",
-            "| milliseconds | number | p50 | p95 | p99 | most |", "|---|---:|---:|---:|---:|---:|",
-            *(f"| {name} | {len(times):,} | " + " | ".join(f"{1000 * quantile(times, q):.0f}" for q in (0.5, 0.95, 0.99, 1))
-              + " |" for name, times in kinds.items()),
-            "",
-            f"A short sentence under load takes {ratios[0]:.1f} times the idle one by the median, {ratios[1]:.1f} by p95.",
-            "",
-            "| MiB | start | end | peak |", "|---|---:|---:|---:|",
-            *(memory.row(pid) for pid, memory in self.memory.items()),
-        ])  # fmt: skip
+        shares = (0.50, 0.95, 0.99, 1.0)
+        times = [
+            [name, f"{len(own):,}", *(f"{1000 * quantile(own, q):.0f}" for q in shares)] for name, own in kinds.items()
+        ]
+        p50, p95 = (quantile(self.probes, q) / quantile(self.idle, q) for q in (0.50, 0.95))
+        load = f"load average {min(self.loads):.1f} to {max(self.loads):.1f}"
+        return "\n\n".join(
+            [
+                f"{self.clients} clients, {self.seconds:g} seconds, {workers} workers on {os.cpu_count()} cores, "
+                f"{load}: {len(self.times) / self.seconds:.1f} answers a second.",
+                counts,
+                table(["milliseconds", "number", "p50", "p95", "p99", "most"], times),
+                f"A short sentence takes {p50:.1f} times as long under load by the median, {p95:.1f} times by p95.",
+                table(["MiB", "start", "end", "peak"], [memory.row(pid) for pid, memory in self.memory.items()]),
+            ]
+        )
 
     @property
     def is_fine(self) -> bool:
         """Say whether nothing was lost or crossed, and nothing answered with another error."""
         return not any(name in ("lost", "crossed") or name.startswith("status") for name in +self.count)
+
+
+def table(head: list[str], rows: list[list[str]]) -> str:
+    """Write a table in Markdown."""
+    return "\n".join(f"| {' | '.join(row)} |" for row in [head, ["---"] + ["---:"] * (len(head) - 1), *rows])
 
 
 def mixed_requests(sentences: list[str], pair: Fields) -> list[Fields]:
@@ -221,7 +226,9 @@ def main() -> None:
     print(report)
     if options.out:
         options.out.parent.mkdir(parents=True, exist_ok=True)
-        options.out.write_text(f"`python benchmarks/serve_soak.py {' '.join(sys.argv[1:])}`: {report}\n", encoding="utf-8")
+        options.out.write_text(
+            f"`python benchmarks/serve_soak.py {' '.join(sys.argv[1:])}`: {report}\n", encoding="utf-8"
+        )
     if not soak.is_fine:
         print("\n".join(said), file=sys.stderr)
         sys.exit("something was lost, crossed or failed: see above")

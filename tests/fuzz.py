@@ -3,7 +3,7 @@
 Snippets and nasty strings of `nasty.py`, mixed with any other characters, go through text handling with translators
 that do odd things, and through the built-in model as the server translates, in batches. Nothing may raise, take over
 two seconds, or lose a line break, a placeholder, a number, an address or a tag. Input n is the same every time, so that
-a campaign may be run in parts: `--progress` remembers how far it came and what it found, and the next run goes on there.
+a campaign may be run in parts: `--progress` remembers how far it came and what it found, and the next run goes on.
 What is found is made small and printed; it then becomes a test.
 """
 

@@ -238,7 +238,7 @@ def test_a_short_request_goes_in_between_where_its_client_has_not_had_its_share(
         assert worker.batch.is_long
         assert worker.errand() is None
         futures += batcher.submit("slow", jobs("a", [(3, 60)]))
-        futures += batcher.submit("slow", jobs("a", [(4, 10)]))  # this one begins after the share of a client that waits
+        futures += batcher.submit("slow", jobs("a", [(4, 10)]))  # begins after the turn of the long one
         futures += batcher.submit("quick", jobs("b", [(5, 30), (6, 30), (7, 30)]))
         futures += batcher.submit("long", jobs("b", [(8, 100), (9, 100)]))  # no part of it goes in between
         errand = worker.errand()

@@ -361,7 +361,9 @@ def test_whatever_an_engine_does_is_stopped_between_steps(
         "score": lambda: engine.score([(source, [20] * 60) for source in sources]),
         "encode": lambda: [engine.encode(sources) for _ in range(20)],
         "exact": lambda: decode_exactly(engine, sources[:1], k[:1], Options(limits=np.array([60]))),
-        "best of": lambda: BestOf(engine).decode(sources, [(2, 3)] * 8, Options(extra_steps=60), lambda b, one: one.segments[0]),
+        "best of": lambda: BestOf(engine).decode(
+            sources, [(2, 3)] * 8, Options(extra_steps=60), lambda b, one: one.segments[0]
+        ),
     }
     real, pause = Binding.run, 0.0
 
