@@ -43,18 +43,23 @@ class Tally:
 
     def row(self, name: str) -> str:
         """Print the figures of a run in one line."""
-        ordered = sorted(self.seconds) or [0.0]
-        p50, p99 = (1000 * ordered[min(len(ordered) - 1, int(q * len(ordered)))] for q in (0.50, 0.99))
+        p50, p95, p99 = (1000 * quantile(self.seconds, q) for q in (0.50, 0.95, 0.99))
         return (
-            f"{name:<22}{len(self.seconds):>9,}{len(self.seconds) / self.wall:>9.1f}{p50:>9.0f}{p99:>9.0f}"
+            f"{name:<22}{len(self.seconds):>9,}{len(self.seconds) / self.wall:>9.1f}{p50:>9.0f}{p95:>9.0f}{p99:>9.0f}"
             f"{self.batch:>8.1f}{self.lost:>7}{self.crossed:>9}{self.changed:>9}{self.refused:>9}"
         )
 
 
 HEADER = (
-    f"{'':<22}{'answers':>9}{'a second':>9}{'p50 ms':>9}{'p99 ms':>9}"
+    f"{'':<22}{'answers':>9}{'a second':>9}{'p50 ms':>9}{'p95 ms':>9}{'p99 ms':>9}"
     f"{'batch':>8}{'lost':>7}{'crossed':>9}{'changed':>9}{'refused':>9}"
 )
+
+
+def quantile(values: list[float], q: float) -> float:
+    """Return the value below which a share q lies."""
+    ordered = sorted(values) or [0.0]
+    return ordered[min(len(ordered) - 1, int(q * len(ordered)))]
 
 
 class Client:
@@ -99,6 +104,7 @@ class Server:
 
     process: "subprocess.Popen[bytes]"
     port: int
+    log: Path
 
     def workers(self) -> list[int]:
         """List the processes that serve."""
@@ -119,11 +125,12 @@ class Server:
 
 
 @contextmanager
-def serving(model: str, *options: str) -> Iterator[Server]:
-    """Run a server on a free port of this machine."""
+def serving(model: str | None, *options: str) -> Iterator[Server]:
+    """Run a server on a free port of this machine, with the built-in model unless told."""
     with tempfile.TemporaryDirectory() as folder:
         log = Path(folder) / "log"
-        command = [sys.executable, "-m", "recoversat", "serve", "--model", model, "--port", "0", *options]
+        command = [sys.executable, "-m", "recoversat", "serve", "--port", "0", *options]
+        command += ["--model", model] if model else []
         with open(log, "wb") as stream:
             process = subprocess.Popen(command, stderr=stream)
         try:
@@ -132,7 +139,7 @@ def serving(model: str, *options: str) -> Iterator[Server]:
                 if process.poll() is not None or time.monotonic() > end:
                     raise SystemExit(f"the server did not start:\n{log.read_text()}")
                 time.sleep(0.1)
-            yield Server(process, int(found[1]))
+            yield Server(process, int(found[1]), log)
         finally:
             process.send_signal(signal.SIGTERM)
             process.wait(60)

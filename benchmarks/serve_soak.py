@@ -1,11 +1,12 @@
 """Keep `recoversat serve` busy with everything at once, on this machine only, bounded in time and in clients.
 
-    python benchmarks/serve_soak.py --model MODEL --text sentences.txt --seconds 1800 --clients 64 --workers 2
+    python benchmarks/serve_soak.py --out soak.md                           # 30 minutes, 64 clients, the built-in model
+    python benchmarks/serve_soak.py --seconds 60 --kill-every 20            # a short one
 
 Short sentences, long texts, lists, HTML, alternatives, nasty strings and clients that hang up; every `--kill-every`
 seconds one worker is killed. Answers are compared with those the same server gave before the load began. One more
 client asks for a short sentence now and then: its times, idle and under load, are what a user would feel.
-Fails where an answer is lost or belongs to another request.
+Fails where an answer is lost or belongs to another request, and then prints what the server logged.
 """
 
 import argparse
@@ -21,16 +22,31 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import psutil
-from serve_load import Client, Server, serving
+from serve_load import Client, Server, quantile, serving
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from tests.nasty import REPEATED, stretched
 
 MOST_SECONDS, MOST_CLIENTS = 3600, 250
+TEXT = Path(__file__).parents[1] / "tests/data/tatoeba.en"
 _PATIENCE = 0.5  # seconds before a refused client tries again
-_PROBE_EVERY = 0.25
+_PROBE_EVERY = 0.5
+_IDLE_PROBES = 40
 Fields = dict[str, object]
+
+
+@dataclass
+class Memory:
+    """What a process held, in bytes; `own` is whether it is the one that answers."""
+
+    own: bool
+    sizes: list[int] = field(default_factory=list)
+
+    def row(self, pid: int) -> list[str]:
+        """Tell start, end and peak in MiB."""
+        sizes = (self.sizes[0], self.sizes[-1], max(self.sizes))
+        return [f"{'server' if self.own else 'worker'} {pid}", *(str(size >> 20) for size in sizes)]
 
 
 @dataclass
@@ -44,8 +60,10 @@ class Soak:
     expected: list[object] = field(default_factory=list)
     count: Counter[str] = field(default_factory=Counter)
     times: list[float] = field(default_factory=list)
+    idle: list[float] = field(default_factory=list)
     probes: list[float] = field(default_factory=list)
-    memory: list[int] = field(default_factory=list)
+    memory: dict[int, Memory] = field(default_factory=dict)
+    loads: list[float] = field(default_factory=list)
     ends: float = 0.0
 
     async def run(self, kill_every: float) -> None:
@@ -55,16 +73,18 @@ class Soak:
             status, content = await client.post("/translate", request)
             self.expected.append(content if status == 200 else None)
         client.close()
-        idle = [await self._probe_once() for _ in range(40)]
+        for _ in range(_IDLE_PROBES):
+            self.idle.append(await self._probe_once())
+            await asyncio.sleep(_PROBE_EVERY / 5)
         self.ends = time.monotonic() + self.seconds
         load = (self._client(number) for number in range(self.clients))
         await asyncio.gather(*load, self._probe(), self._watch(), self._kill(kill_every))
-        self._report(idle)
 
     async def _client(self, me: int) -> None:
         rng, client = random.Random(me), Client(self.server.port, f"127.0.1.{me + 1}")  # each from its own address
         while time.monotonic() < self.ends:
             number = rng.randrange(len(self.requests))
+            self.count["requests"] += 1
             if rng.random() < 0.03:
                 await self._vanish(self.requests[number])
                 continue
@@ -119,8 +139,12 @@ class Soak:
 
     async def _watch(self) -> None:
         while time.monotonic() < self.ends:
-            self.memory.append(self.server.resident() + psutil.Process(self.server.process.pid).memory_info().rss)
-            await asyncio.sleep(self.seconds / 20)
+            self.loads.append(os.getloadavg()[0])
+            mine = self.server.process.pid
+            for pid in [mine, *self.server.workers()]:
+                if psutil.pid_exists(pid):
+                    self.memory.setdefault(pid, Memory(pid == mine)).sizes.append(psutil.Process(pid).memory_info().rss)
+            await asyncio.sleep(min(10.0, self.seconds / 20))
 
     async def _kill(self, every: float) -> None:
         while time.monotonic() + every < self.ends:
@@ -129,14 +153,28 @@ class Soak:
                 os.kill(workers[0], signal.SIGKILL)
                 self.count["workers killed"] += 1
 
-    def _report(self, idle: list[float]) -> None:
-        rate = len(self.times) / self.seconds
-        print(f"{self.clients} clients, {self.seconds:g} seconds: {rate:.1f} answers a second")
-        print(", ".join(f"{name} {number:,}" for name, number in sorted(self.count.items()) if number))
-        for name, times in (("all", self.times), ("short, idle", idle), ("short, under load", self.probes)):
-            p50, p95, p99 = (1000 * quantile(times, q) for q in (0.50, 0.95, 0.99))
-            print(f"{name:<18} p50 {p50:>7.0f} ms   p95 {p95:>7.0f} ms   p99 {p99:>7.0f} ms")
-        print("memory MiB", " ".join(f"{size >> 20}" for size in self.memory))
+    def report(self, workers: int) -> str:
+        """Write what happened as Markdown."""
+        names = ["requests", "right", "lost", "crossed", "changed", "refused", "vanished", "workers killed"]
+        names += sorted(name for name in +self.count if name not in names)
+        counts = table(names, [[f"{self.count[name]:,}" for name in names]])
+        kinds = {"all": self.times, "short, idle": self.idle, "short, under load": self.probes}
+        shares = (0.50, 0.95, 0.99, 1.0)
+        times = [
+            [name, f"{len(own):,}", *(f"{1000 * quantile(own, q):.0f}" for q in shares)] for name, own in kinds.items()
+        ]
+        p50, p95 = (quantile(self.probes, q) / quantile(self.idle, q) for q in (0.50, 0.95))
+        load = f"load average {min(self.loads):.1f} to {max(self.loads):.1f}"
+        return "\n\n".join(
+            [
+                f"{self.clients} clients, {self.seconds:g} seconds, {workers} workers on {os.cpu_count()} cores, "
+                f"{load}: {len(self.times) / self.seconds:.1f} answers a second.",
+                counts,
+                table(["milliseconds", "number", "p50", "p95", "p99", "most"], times),
+                f"A short sentence takes {p50:.1f} times as long under load by the median, {p95:.1f} times by p95.",
+                table(["MiB", "start", "end", "peak"], [memory.row(pid) for pid, memory in self.memory.items()]),
+            ]
+        )
 
     @property
     def is_fine(self) -> bool:
@@ -144,10 +182,9 @@ class Soak:
         return not any(name in ("lost", "crossed") or name.startswith("status") for name in +self.count)
 
 
-def quantile(values: list[float], q: float) -> float:
-    """Return the value below which a share q lies."""
-    ordered = sorted(values) or [0.0]
-    return ordered[min(len(ordered) - 1, int(q * len(ordered)))]
+def table(head: list[str], rows: list[list[str]]) -> str:
+    """Write a table in Markdown."""
+    return "\n".join(f"| {' | '.join(row)} |" for row in [head, ["---"] + ["---:"] * (len(head) - 1), *rows])
 
 
 def mixed_requests(sentences: list[str], pair: Fields) -> list[Fields]:
@@ -168,14 +205,15 @@ def mixed_requests(sentences: list[str], pair: Fields) -> list[Fields]:
 def main() -> None:
     """Read the command line and run."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--model", required=True, help="model folder; its config names the languages")
-    parser.add_argument("--text", required=True, type=Path, help="sentences, one a line")
+    parser.add_argument("--model", help="model folder; its config names the languages; the built-in model by default")
+    parser.add_argument("--text", type=Path, default=TEXT, help="sentences, one a line")
     parser.add_argument("--source", default="en")
     parser.add_argument("--target", default="de")
     parser.add_argument("--clients", type=int, default=64)
     parser.add_argument("--seconds", type=float, default=1800)
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--kill-every", type=float, default=300)
+    parser.add_argument("--out", type=Path, help="file for the tables, as Markdown")
     options = parser.parse_args()
     sentences = list(dict.fromkeys(filter(None, options.text.read_text(encoding="utf-8").splitlines())))[:200]
     pair: Fields = {"source": options.source, "target": options.target}
@@ -183,7 +221,17 @@ def main() -> None:
         clients, seconds = min(options.clients, MOST_CLIENTS), min(options.seconds, MOST_SECONDS)
         soak = Soak(server, clients, seconds, mixed_requests(sentences, pair))
         asyncio.run(soak.run(options.kill_every))
-    sys.exit(0 if soak.is_fine else "something was lost, crossed or failed: see above")
+        said = [line for line in server.log.read_text().splitlines() if " 200 " not in line]
+    report = soak.report(options.workers)
+    print(report)
+    if options.out:
+        options.out.parent.mkdir(parents=True, exist_ok=True)
+        options.out.write_text(
+            f"`python benchmarks/serve_soak.py {' '.join(sys.argv[1:])}`: {report}\n", encoding="utf-8"
+        )
+    if not soak.is_fine:
+        print("\n".join(said), file=sys.stderr)
+        sys.exit("something was lost, crossed or failed: see above")
 
 
 if __name__ == "__main__":

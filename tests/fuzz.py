@@ -1,26 +1,28 @@
-"""A fuzz campaign: `make fuzz`, or `python tests/fuzz.py --texts 1000000 --sentences 10000`.
+"""A fuzz campaign: `make fuzz`, or `python tests/fuzz.py --texts 1000000 --sentences 10000 --progress fuzz.json`.
 
-Snippets and nasty strings of `nasty.py`, mixed with anything else hypothesis comes up with, go through text handling
-with translators that do odd things, and through the built-in model as the server translates. Nothing may raise, take
-over two seconds, or lose a line break, a placeholder, a number, an address or a tag. What is found is made small
-and printed; it then becomes a test.
+Snippets and nasty strings of `nasty.py`, mixed with any other characters, go through text handling with translators
+that do odd things, and through the built-in model as the server translates, in batches. Nothing may raise, take over
+two seconds, or lose a line break, a placeholder, a number, an address or a tag. Input n is the same every time, so that
+a campaign may be run in parts: `--progress` remembers how far it came and what it found, and the next run goes on.
+What is found is made small and printed; it then becomes a test.
 """
 
 import argparse
+import json
 import re
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable
-from functools import cache
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, field
+from functools import cache, partial
 from pathlib import Path
+from random import Random
 from typing import TYPE_CHECKING, Literal
-
-from hypothesis import HealthCheck, Phase, given, seed, settings
-from hypothesis import strategies as st
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
+from recoversat.files.storage import write_text
 from recoversat.text.documents.block import tags_in
 from recoversat.text.documents.translating import translate_documents
 from recoversat.text.placeholders import hard_texts
@@ -30,11 +32,14 @@ if TYPE_CHECKING:
     from recoversat.serve.work.catalog import ServedModel
 
 Format = Literal["text", "html"]
-Translate = Callable[[str, Format], str]
+Translate = Callable[[Sequence[str], Format], list[str]]
 
 MOST_SECONDS = 2.0
-ROUND = 5_000  # examples for each seed: hypothesis remembers what it has tried, and that grows
+BATCH = 32  # texts that go through the model together
+ROUND = 1024  # texts between two notes of progress
+MOST_FINDINGS = 50
 _BREAKS = re.compile(r"\r\n|[\n\r\t\v\f\x1c-\x1e\x85\u2028\u2029]")
+_PLANES = [(0x20, 0x7F), (0, 0x250), (0x250, 0xD800), (0xE000, 0x10000), (0x10000, 0x20000), (0xE0000, 0x110000)]
 
 FAKES: dict[str, Callable[[str], str]] = {
     "upper": str.upper,
@@ -45,51 +50,113 @@ FAKES: dict[str, Callable[[str], str]] = {
     "invents": lambda text: f"{text} {{{{evil}}}} %s <b>😀</b> https://evil.org",
 }
 
-nasty = st.builds(lambda unit, length: stretched(*unit, length), st.sampled_from(REPEATED), st.integers(1, 400))
-anything = st.lists(st.sampled_from(SNIPPETS) | nasty | st.text(max_size=12), max_size=12).map("".join)
+
+def nasty_text(rng: Random, parts: int, longest: int) -> str:
+    """Put snippets, repetitions of at most so many characters, and anything else one after the other."""
+
+    def part() -> str:
+        kind = rng.random()
+        if kind < 0.5:
+            return rng.choice(SNIPPETS)
+        if kind < 0.75:
+            return stretched(*rng.choice(REPEATED), rng.randint(1, longest))
+        return "".join(chr(rng.randrange(*rng.choice(_PLANES))) for _ in range(rng.randint(0, 12)))
+
+    return "".join(part() for _ in range(rng.randint(0, parts)))
 
 
-def check(text: str, format_: Format, translate: Translate) -> None:
-    """Translate a text, and compare what must survive."""
-    start = time.thread_time()
-    result = translate(text, format_)
-    seconds = time.thread_time() - start
-    assert seconds < MOST_SECONDS, f"{seconds:.1f} seconds"
+def check(text: str, result: str, format_: Format) -> None:
+    """Compare what must survive."""
     if format_ == "html":
-        assert sorted(tags_in(result)) == sorted(tags_in(text))
+        assert sorted(tags_in(result)) == sorted(tags_in(text)), "tags"
         return
-    assert _BREAKS.findall(result) == _BREAKS.findall(text)
-    lost = [span for span, count in Counter(hard_texts(text)).items() if result.count(span) < count]
-    assert not lost, f"lost {lost}"
-    digits = "".join(sorted(filter(str.isdecimal, text)))
-    assert set(digits) <= set(result), "a digit is lost"
+    assert _BREAKS.findall(result) == _BREAKS.findall(text), "line breaks"
+    before, after = Counter(hard_texts(text)), Counter(hard_texts(result))
+    assert before == after, f"lost {before - after}, new {after - before}"
+    digits = set(filter(str.isdecimal, text))
+    assert digits <= set(result), "a digit is lost"
 
 
-def stand_in(name: str) -> Translate:
-    """Make a translator of whole texts of one that does odd things to sentences."""
-
-    def translate(text: str, format_: Format) -> str:
-        fake = FAKES[name]
-        return translate_documents(
-            [text],
-            lambda texts: [fake(one) for one in texts],
-            language="en",
-            format=format_,
-            fits=lambda part: len(part) <= 100,
-        )[0].text
-
-    return translate
+def attempt(texts: Sequence[str], format_: Format, translate: Translate) -> str:
+    """Translate texts and check them; return what is wrong, or nothing."""
+    start = time.thread_time()
+    try:
+        results = translate(texts, format_)
+        seconds = time.thread_time() - start
+        for text, result in zip(texts, results, strict=True):
+            check(text, result, format_)
+    except Exception as error:
+        return f"{type(error).__name__}: {error}"
+    # Together they may take longer; then each is timed by itself.
+    return f"{seconds:.1f} seconds" if seconds > MOST_SECONDS else ""
 
 
-def model_translate(text: str, format_: Format) -> str:
+def smaller(text: str, fails: Callable[[str], bool]) -> str:
+    """Take away what is not needed to fail, half of it at first, in the end letter by letter."""
+    size = len(text) // 2
+    while size:
+        at = 0
+        while at < len(text):
+            if fails(shorter := text[:at] + text[at + size :]):
+                text = shorter
+            else:
+                at += size
+        size //= 2
+    return text
+
+
+@dataclass
+class Progress:
+    """How many inputs have been tried, and what was found; written down where there is a file."""
+
+    texts: int = 0
+    sentences: int = 0
+    findings: list[str] = field(default_factory=list)
+
+    @classmethod
+    def read(cls, file: Path | None) -> "Progress":
+        """Go on where the last run ended."""
+        return cls(**json.loads(file.read_text(encoding="utf-8"))) if file and file.exists() else cls()
+
+    def write(self, file: Path | None) -> None:
+        """Remember how far it came."""
+        print(f"{self.texts:,} texts, {self.sentences:,} through the model", file=sys.stderr, flush=True)
+        if file:
+            write_text(file, json.dumps(asdict(self), indent=1))
+
+    def find(self, name: str, texts: Sequence[str], format_: Format, translate: Translate) -> None:
+        """Try texts, each alone where something is wrong with them together; note what is, made small."""
+        if not attempt(texts, format_, translate):
+            return
+        for text in texts:
+            if attempt([text], format_, translate):
+                small = smaller(text, lambda shorter: bool(attempt([shorter], format_, translate)))
+                why = attempt([small], format_, translate)
+                self.findings.append(f"{format_} with {name}: {small!r}: {why}")
+                print(self.findings[-1], file=sys.stderr, flush=True)
+
+
+def stand_in(fake: Callable[[str], str], texts: Sequence[str], format_: Format) -> list[str]:
+    """Handle texts as the program does, with a translator of sentences that does odd things."""
+
+    def translate(sentences: list[str]) -> list[str]:
+        return [fake(sentence) for sentence in sentences]
+
+    done = translate_documents(texts, translate, language="en", format=format_, fits=lambda part: len(part) <= 100)
+    return [one.text for one in done]
+
+
+def model_translate(texts: Sequence[str], format_: Format) -> list[str]:
     """Translate with the built-in model, as a worker of the server does."""
     from recoversat.serve.work.translating import BatchKey, Job, Outcome, Task, translate_tasks
 
     key = BatchKey("en", "de", None, format_ == "html")
-    (done,) = translate_tasks(Job(_model(), key, 32, 1_000_000, lambda sentences, steps: None), [Task(text)])
-    if not isinstance(done, Outcome):
-        raise done
-    return done.text
+    job = Job(_model(), key, BATCH, 1_000_000, lambda sentences, steps: None)
+    done = translate_tasks(job, [Task(text) for text in texts])
+    for one in done:
+        if not isinstance(one, Outcome):
+            raise one
+    return [one.text for one in done if isinstance(one, Outcome)]
 
 
 @cache
@@ -101,36 +168,36 @@ def _model() -> "ServedModel":
     return serve_model("en", "de", translator, translator.config.model.max_segments)
 
 
-def campaign(count: int, translators: st.SearchStrategy[tuple[str, Translate]], first_seed: int) -> None:
-    """Try so many texts; the first that fails is made small and raised."""
-    for round_, done in enumerate(range(0, count, ROUND)):
-
-        @seed(first_seed + round_)
-        @settings(
-            max_examples=min(ROUND, count - done), deadline=None, database=None,
-            suppress_health_check=list(HealthCheck), phases=[Phase.generate, Phase.shrink], print_blob=False,
-        )  # fmt: skip
-        @given(text=anything, format_=st.sampled_from(["text", "html"]), translator=translators)
-        def attempt(text: str, format_: Format, translator: tuple[str, Translate]) -> None:
-            try:
-                check(text, format_, translator[1])
-            except BaseException as error:
-                error.add_note(f"\n{format_} with {translator[0]}: {text!r}")
-                raise
-
-        attempt()
-        print(f"{min(done + ROUND, count):,} of {count:,}", file=sys.stderr, flush=True)
+def campaign(options: argparse.Namespace) -> Progress:
+    """Try as many inputs as are wanted, and not yet tried."""
+    progress, fakes = Progress.read(options.progress), list(FAKES)
+    while progress.texts < options.texts and len(progress.findings) < MOST_FINDINGS:
+        number = progress.texts
+        rng, name = Random(f"text {number}"), fakes[number % len(fakes)]
+        format_: Format = "html" if number // len(fakes) % 2 else "text"
+        progress.find(name, [nasty_text(rng, 12, 400)], format_, partial(stand_in, FAKES[name]))
+        progress.texts += 1
+        if progress.texts % ROUND == 0:
+            progress.write(options.progress)
+    while progress.sentences < options.sentences and len(progress.findings) < MOST_FINDINGS:
+        number = progress.sentences
+        rng, format_ = Random(f"sentence {number}"), "html" if number // BATCH % 2 else "text"
+        size = min(BATCH, options.sentences - number)
+        progress.find("the model", [nasty_text(rng, 5, 60) for _ in range(size)], format_, model_translate)
+        progress.sentences += size
+        progress.write(options.progress)
+    progress.write(options.progress)
+    return progress
 
 
 def main() -> None:
     """Read the command line and run both campaigns."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--texts", type=int, default=20_000, help="through text handling with stand-ins")
-    parser.add_argument("--sentences", type=int, default=200, help="through the built-in model")
-    parser.add_argument("--seed", type=int, default=0)
-    options = parser.parse_args()
-    campaign(options.texts, st.sampled_from([(name, stand_in(name)) for name in FAKES]), options.seed)
-    campaign(options.sentences, st.just(("the model", model_translate)), options.seed)
+    parser.add_argument("--texts", type=int, default=20_000, help="through text handling with stand-ins, in all")
+    parser.add_argument("--sentences", type=int, default=200, help="through the built-in model, in all")
+    parser.add_argument("--progress", type=Path, help="file that remembers how far it came")
+    progress = campaign(parser.parse_args())
+    sys.exit(f"{len(progress.findings)} findings" if progress.findings else 0)
 
 
 if __name__ == "__main__":

@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from recoversat.decoding.stepping import Bools, Choice, Ints, Stepper
+from recoversat.decoding.stopping import between_steps
 from recoversat.vocab import BOS, EOS
 
 Sums = NDArray[np.float64]
@@ -78,6 +79,7 @@ def beam_search(
     beams = _start(len(limits))
     step = 0
     while len(members):
+        between_steps()
         n_places = beams.tokens.size
         choice = stepper.step(beams.tokens.reshape(-1, 1), beams.is_open.reshape(-1, 1), None, beam)
         step += 1

@@ -10,6 +10,7 @@ from typing import Protocol
 
 from recoversat.decoding.segmentwise import Decoded
 from recoversat.decoding.stepping import Floats, Ints
+from recoversat.decoding.stopping import between_steps
 from recoversat.vocab import BOS, EOS
 
 AHEAD = 12  # tokens verified at once: on a CPU a row costs a seventh of a pass, and few drafts are right to their end
@@ -32,6 +33,7 @@ def write_verified(draft: Sequence[int], verifier: Verifier, limit: int, scores:
     accepted: list[bool] = []
     passes, place = 0, 0
     while len(written) < limit and EOS not in written[-1:]:
+        between_steps()
         last = written[-1] if written else BOS
         proposed = list(draft[place : place + min(AHEAD, limit - len(written) - 1)])
         choices, likely = verifier.verify([last, *proposed], scores)

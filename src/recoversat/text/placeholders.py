@@ -47,7 +47,9 @@ _HARD = rf"""
     | [{_EMOJI}](?:[\U0001f3fb-\U0001f3ff{_EMOJI_TAIL}\u20e3]|(?<=\u200d)[{_EMOJI}])*
     | [{_EMOJI_TAIL}\u20e3{_UNWRITABLE}{_PLANE_15}]
 """
-_NUMBER = r"(?:[A-Za-z]{0,12}-)?[A-Za-z]{0,12}\d[A-Za-z\d]*(?:[.,:/'’-]\d[A-Za-z\d]*)*"  # COVID-19 too
+_DIGIT = r"\d(?!\ufe0f?\u20e3)"  # that of a keycap is no number
+_GROUP = rf"{_DIGIT}(?:[A-Za-z]|{_DIGIT})*"
+_NUMBER = rf"(?:[A-Za-z]{{0,12}}-)?[A-Za-z]{{0,12}}{_GROUP}(?:[.,:/'’-]{_GROUP})*"  # COVID-19 too
 _TOKEN = re.compile(rf"(?P<hard>{_HARD}) | (?P<number>{_NUMBER})", re.VERBOSE)
 _DIGITS = re.compile(r"\d+(?:[.,:/'’-]\d+)*")
 _POSITIONAL = re.compile(rf"\{{\}}|%(?!%|\d+\$|\()|[{_PLANE_15}]")

@@ -54,6 +54,10 @@ async def results_of(futures: "list[asyncio.Future[int]]") -> list[Any]:
     return await asyncio.wait_for(asyncio.gather(*futures, return_exceptions=True), 30)
 
 
+def jobs(group: str, tasks: Sequence[tuple[int, int]]) -> list[tuple[str, int, int]]:
+    return [(group, task, cost) for task, cost in tasks]
+
+
 async def busy(worker: Doing) -> None:
     while not worker.seen:
         await asyncio.sleep(0.001)
@@ -67,15 +71,15 @@ def test_batches_keep_the_oldest_first_and_stay_within_their_cost() -> None:
 
     async def main() -> list[Any]:
         batcher = Batcher([worker], BatchLimits(jobs=3, cost=100, window=0.05, queue=8))
-        futures = batcher.submit("me", "a", [(5, 5), (60, 60), (7, 7), (30, 30), (8, 8)])
-        futures += batcher.submit("me", "b", [(1, 1)])
+        futures = batcher.submit("me", jobs("a", [(5, 5), (60, 60), (7, 7), (30, 30), (8, 8)]))
+        futures += batcher.submit("me", jobs("b", [(1, 1)]))
         with pytest.raises(QueueFullError):
-            batcher.submit("me", "a", [(1, 1)] * 3)
+            batcher.submit("me", jobs("a", [(1, 1)] * 3))
         futures[3].cancel()
         results = await asyncio.gather(*futures, return_exceptions=True)
         batcher.close(5)
         with pytest.raises(ClosedError):
-            batcher.submit("me", "a", [(1, 1)])
+            batcher.submit("me", jobs("a", [(1, 1)]))
         return results
 
     results = asyncio.run(main())
@@ -88,7 +92,7 @@ def test_a_batch_costs_no_more_than_it_may() -> None:
 
     async def main() -> None:
         batcher = Batcher([worker], BatchLimits(jobs=8, cost=100, window=0.05))
-        await results_of(batcher.submit("me", "a", [(40, 40), (50, 50), (45, 45), (500, 500)]))
+        await results_of(batcher.submit("me", jobs("a", [(40, 40), (50, 50), (45, 45), (500, 500)])))
         batcher.close()
 
     asyncio.run(main())
@@ -98,7 +102,7 @@ def test_a_batch_costs_no_more_than_it_may() -> None:
 def test_a_lost_result_is_an_error_and_not_a_hanging_request() -> None:
     async def main() -> None:
         batcher = Batcher([Doing(lambda group, tasks: [1])], BatchLimits(window=0.05))
-        results = await results_of(batcher.submit("me", "a", [(1, 1), (2, 2)]))
+        results = await results_of(batcher.submit("me", jobs("a", [(1, 1), (2, 2)])))
         assert all(isinstance(result, AssertionError) for result in results)
         batcher.close()
 
@@ -112,7 +116,7 @@ def test_figures_that_cannot_be_written_do_not_stop_the_translating() -> None:
     async def main() -> None:
         batcher = Batcher([Doing(same)], BatchLimits(window=0.01), full_disk)
         for _ in range(2):
-            assert await results_of(batcher.submit("me", "a", [(1, 1)])) == [1]
+            assert await results_of(batcher.submit("me", jobs("a", [(1, 1)]))) == [1]
         assert batcher.is_working
         batcher.close(30)
         assert not batcher.is_working
@@ -125,11 +129,11 @@ def test_clients_take_turns_by_cost_not_by_arrival() -> None:
 
     async def main() -> None:
         batcher = Batcher([worker], BatchLimits(jobs=1, window=0))
-        futures = batcher.submit("greedy", "a", [(0, 10)])
+        futures = batcher.submit("greedy", jobs("a", [(0, 10)]))
         await busy(worker)
-        futures += batcher.submit("greedy", "a", [(i, 10) for i in range(1, 6)])
-        futures += batcher.submit("modest", "a", [(100, 10), (101, 10)])
-        futures += batcher.submit("tiny", "a", [(200, 1)])
+        futures += batcher.submit("greedy", jobs("a", [(i, 10) for i in range(1, 6)]))
+        futures += batcher.submit("modest", jobs("a", [(100, 10), (101, 10)]))
+        futures += batcher.submit("tiny", jobs("a", [(200, 1)]))
         worker.gate.set()
         await results_of(futures)
         batcher.close()
@@ -146,12 +150,12 @@ def test_whoever_fills_the_queue_makes_room_for_others() -> None:
 
     async def main() -> tuple[list[Any], list[Any]]:
         batcher = Batcher([worker], BatchLimits(jobs=1, window=0, queue=4))
-        first = batcher.submit("greedy", "a", [(0, 1)])
+        first = batcher.submit("greedy", jobs("a", [(0, 1)]))
         await busy(worker)
-        first += batcher.submit("greedy", "a", [(1, 1), (2, 1), (3, 1), (4, 1)])
-        second = batcher.submit("modest", "a", [(100, 1), (101, 1)])
+        first += batcher.submit("greedy", jobs("a", [(1, 1), (2, 1), (3, 1), (4, 1)]))
+        second = batcher.submit("modest", jobs("a", [(100, 1), (101, 1)]))
         with pytest.raises(QueueFullError):
-            batcher.submit("modest", "a", [(102, 1)])  # each has half of it now
+            batcher.submit("modest", jobs("a", [(102, 1)]))  # each has half of it now
         worker.gate.set()
         results = await results_of(first), await results_of(second)
         batcher.close()
@@ -173,7 +177,7 @@ def test_what_a_lost_worker_held_is_done_by_another_each_alone() -> None:
 
     async def main() -> list[Any]:
         batcher = Batcher([worker], BatchLimits(window=0.05))
-        results = await results_of(batcher.submit("me", "a", [(5, 1), (7, 1), (9, 1)]))
+        results = await results_of(batcher.submit("me", jobs("a", [(5, 1), (7, 1), (9, 1)])))
         batcher.close()
         return results
 
@@ -195,9 +199,9 @@ def test_what_was_lost_once_keeps_no_company(cost: int) -> None:
 
     async def main() -> None:
         batcher = Batcher([worker], BatchLimits(jobs=2, window=0.05))
-        lost = batcher.submit("me", "a", [(1, 5), (2, 5)])
+        lost = batcher.submit("me", jobs("a", [(1, 5), (2, 5)]))
         await busy(worker)
-        fresh = batcher.submit("you", "a", [(3, cost)])
+        fresh = batcher.submit("you", jobs("a", [(3, cost)]))
         worker.gate.set()
         assert await results_of(lost + fresh) == [1, 2, 3]
         batcher.close()
@@ -212,7 +216,7 @@ def test_a_worker_is_told_once_nobody_waits_any_more() -> None:
 
     async def main() -> None:
         batcher = Batcher([worker], BatchLimits(window=0.05))
-        futures = batcher.submit("me", "a", [(1, 1), (2, 1)])
+        futures = batcher.submit("me", jobs("a", [(1, 1), (2, 1)]))
         await busy(worker)
         futures[0].cancel()
         assert worker.batch.is_wanted
@@ -224,25 +228,99 @@ def test_a_worker_is_told_once_nobody_waits_any_more() -> None:
     asyncio.run(main())
 
 
-def test_a_short_job_goes_in_between_where_its_turn_comes_first() -> None:
+def test_a_short_request_goes_in_between_where_its_client_has_not_had_its_share() -> None:
     worker = Doing(same, is_open=False)
 
     async def main() -> None:
         batcher = Batcher([worker], BatchLimits(window=0.01))
-        futures = batcher.submit("slow", "a", [(1, 2000)])
+        futures = batcher.submit("slow", jobs("a", [(1, 100), (2, 100)]))  # long only as a whole
         await busy(worker)
         assert worker.batch.is_long
         assert worker.errand() is None
-        futures += batcher.submit("slow", "a", [(2, 100)])  # its client's turn comes after the long one
-        futures += batcher.submit("quick", "b", [(3, 100), (4, 100), (5, 1900), (6, 100)])
+        futures += batcher.submit("slow", jobs("a", [(3, 60)]))
+        futures += batcher.submit("slow", jobs("a", [(4, 10)]))  # begins after the turn of the long one
+        futures += batcher.submit("quick", jobs("b", [(5, 30), (6, 30), (7, 30)]))
+        futures += batcher.submit("long", jobs("b", [(8, 100), (9, 100)]))  # no part of it goes in between
         errand = worker.errand()
         assert errand is not None
-        assert (errand.group, errand.tasks) == ("b", [3, 4])
-        errand.finish([30, 40])
+        assert (errand.group, errand.tasks) == ("b", [5, 6])  # as much as an errand may cost
+        errand.finish([50, 60])
+        assert await results_of(futures[4:6]) == [50, 60]
+        errand = worker.errand()
+        assert errand is not None
+        assert errand.tasks == [7]
+        errand.finish([70])
+        errand = worker.errand()
+        assert errand is not None
+        assert errand.tasks == [3]
+        errand.finish([30])
         assert worker.errand() is None
-        assert await results_of(futures[2:4]) == [30, 40]
         worker.gate.set()
-        assert await results_of(futures) == [1, 2, 30, 40, 5, 6]
+        assert await results_of(futures) == [1, 2, 30, 4, 50, 60, 70, 8, 9]
+        batcher.close()
+
+    asyncio.run(main())
+    assert worker.seen[1:] == [[8, 9], [4]]
+
+
+def test_what_is_done_in_between_costs_no_more_than_what_has_to_wait() -> None:
+    worker = Doing(same, is_open=False)
+
+    async def main() -> None:
+        batcher = Batcher([worker], BatchLimits(window=0.01))
+        futures = batcher.submit("slow", jobs("a", [(1, 200)]))
+        await busy(worker)
+        for number in range(2, 6):
+            futures += batcher.submit(f"quick {number}", jobs("a", [(number, 70)]))
+        for number in range(2, 5):
+            errand = worker.errand()
+            assert errand is not None
+            assert errand.tasks == [number]
+            errand.finish([number])
+        assert worker.errand() is None
+        worker.gate.set()
+        assert await results_of(futures) == [1, 2, 3, 4, 5]
+        batcher.close()
+
+    asyncio.run(main())
+
+
+def test_a_short_request_has_no_long_company() -> None:
+    worker = Doing(same, is_open=False)
+
+    async def main() -> None:
+        batcher = Batcher([worker], BatchLimits(window=0.01))
+        futures = batcher.submit("first", jobs("a", [(1, 1)]))
+        await busy(worker)
+        futures += batcher.submit("list", jobs("a", [(2, 20)] * 8))
+        futures += batcher.submit("short", jobs("a", [(3, 20)]))
+        futures += batcher.submit("later", jobs("a", [(4, 1000), (5, 20)]))
+        worker.gate.set()
+        await results_of(futures)
+        batcher.close()
+
+    asyncio.run(main())
+    assert worker.seen == [[1], [3], [2] * 8, [5, 4]]
+
+
+def test_what_was_given_in_between_is_answered_when_everything_fails() -> None:
+    class Failing(Doing):
+        def run(self, batch: Batch[str, int, int], errand: Callable[[], Batch[str, int, int] | None]) -> None:
+            super().run(batch, errand)
+            errand()
+            raise ValueError("broken")
+
+    worker = Failing(same, is_open=False)
+
+    async def main() -> None:
+        batcher = Batcher([worker], BatchLimits(window=0.01))
+        futures = batcher.submit("slow", jobs("a", [(1, 200)]))
+        await busy(worker)
+        futures += batcher.submit("quick", jobs("a", [(2, 1)]))
+        worker.gate.set()
+        first, second = await results_of(futures)
+        assert first == 1  # told before
+        assert isinstance(second, ValueError)
         batcher.close()
 
     asyncio.run(main())

@@ -226,3 +226,7 @@ def test_hostile_text_takes_no_longer_than_its_length(unit: str) -> None:
 def test_what_ends_a_line_ends_every_span() -> None:
     assert hard_texts("{,plural\x1e} {{ a\u2028b }}") == []
     assert hard_texts("{n, plural, one {a}}") == ["{n, plural, one {a}}"]
+
+
+def test_a_keycap_is_no_part_of_a_number() -> None:
+    assert hard_texts("b1\u20e3 12\ufe0f\u20e3 v2") == ["1\u20e3", "2\ufe0f\u20e3"]

@@ -18,6 +18,7 @@ from recoversat.config import ModelConfig
 from recoversat.decoding.beam import NBest
 from recoversat.decoding.segmentwise import Decoded
 from recoversat.decoding.stepping import Floats, Ints
+from recoversat.decoding.stopping import between_steps, in_threads
 from recoversat.engines.engine import Options, Sources, StepEngine
 from recoversat.engines.onnx.scoring import score_rows, takes_masks
 from recoversat.engines.onnx.stepper import Buffers, OnnxStepper, Positions
@@ -141,9 +142,14 @@ class OnnxEngine(StepEngine):
 
     def _in_parts(self, work: Callable[[list[int]], list[_Result]], parts: list[list[int]]) -> list[_Result]:
         """Work on parts of a batch, in as many threads as there may be; results come in the order of the batch."""
-        run = self._pool.map if self._pool and len(parts) > 1 else map
+
+        def stoppable_work(places: list[int]) -> list[_Result]:
+            between_steps()
+            return work(places)
+
+        done = in_threads(self._pool, work, parts) if self._pool and len(parts) > 1 else map(stoppable_work, parts)
         found: dict[int, _Result] = {}
-        for places, results in zip(parts, run(work, parts), strict=True):
+        for places, results in zip(parts, done, strict=True):
             found |= zip(places, results, strict=True)
         return [found[place] for place in range(len(found))]
 

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from recoversat.decoding.segmentwise import Decoded
+from recoversat.decoding.stopping import between_steps
 from recoversat.engines.pairs import Lines, Pair, check_pairs, equal_rows, pair_batches, scored, side_by_side
 from recoversat.model.transformer import Transformer
 from recoversat.vocab import DEL, NEVER_EMITTED
@@ -28,6 +29,7 @@ def score_pairs(
     check_pairs(pairs)
     found: dict[int, Decoded] = {}
     for batch in pair_batches(pairs, n_segments, batch_tokens):
+        between_steps()
         found |= zip(batch, _score(model, [pairs[i] for i in batch], n_segments), strict=True)
     return [found[i] for i in range(len(pairs))]
 

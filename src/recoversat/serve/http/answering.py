@@ -61,11 +61,11 @@ async def wait_for(
     service: Service, client: str, request: Request, key: BatchKey, tasks: Sequence[Task], timeout: float
 ) -> list[Outcome]:
     """Queue the parts of a file and wait for them all."""
-    costs = [task.cost * (_HTML if any(block.tags for block in task.blocks) else 1) for task in tasks]
+    jobs = [(key, task, task.cost * (_HTML if any(block.tags for block in task.blocks) else 1)) for task in tasks]
     futures: list[asyncio.Future[Outcome]] = []
     with _refusing(futures):
-        futures += service.batcher.submit(client, key, list(zip(tasks, costs, strict=True)))
-        if futures:
+        if jobs:
+            futures += service.batcher.submit(client, jobs)
             await _all_done(futures, request, timeout)
         return [future.result() for future in futures]
 
@@ -148,20 +148,23 @@ async def translate_all(
 ) -> list[Outcome]:
     """Queue the texts and wait for them, until the deadline or until the client has left."""
     futures: list[asyncio.Future[Outcome]] = []
-    places: list[list[asyncio.Future[Outcome] | Outcome]] = []  # for each text its parts, in order
+    jobs: list[tuple[BatchKey, Task, int]] = []
+    places: list[list[Outcome | None]] = []  # for each text its parts, in order; None where a job brings it
+    for text, key in zip(wanted.texts, planned.keys, strict=True):
+        places.append([])
+        for task in _task(wanted, text).parts(whole=key is None or key.html):
+            if key is None or not task.text.strip():
+                places[-1].append(Outcome(task.text))
+            else:
+                cost = task.cost * (_HTML if key.html else 1) * (_GLOSSARY if key.glossary else 1)
+                jobs.append((key, task, cost))
+                places[-1].append(None)
     with _refusing(futures):
-        for text, key in zip(wanted.texts, planned.keys, strict=True):
-            places.append([])
-            for task in _task(wanted, text).parts(whole=key is None or key.html):
-                if key is None or not task.text.strip():
-                    places[-1].append(Outcome(task.text))
-                else:
-                    cost = task.cost * (_HTML if key.html else 1) * (_GLOSSARY if key.glossary else 1)
-                    futures += service.batcher.submit(client, key, [(task, cost)])
-                    places[-1].append(futures[-1])
-        if futures:
+        if jobs:
+            futures += service.batcher.submit(client, jobs)
             await _all_done(futures, request, service.settings.timeout)
-        return [joined([one if isinstance(one, Outcome) else one.result() for one in parts]) for parts in places]
+        done = iter(futures)
+        return [joined([one or next(done).result() for one in parts]) for parts in places]
 
 
 @contextmanager

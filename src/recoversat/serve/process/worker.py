@@ -5,6 +5,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from functools import partial
 from multiprocessing import get_context
 from multiprocessing.connection import Connection
 
@@ -20,16 +21,16 @@ from recoversat.serve.work.catalog import Catalog, OfferedModel, ServedModel, lo
 from recoversat.serve.work.translating import BatchKey, Job, Outcome, Task, translate_tasks
 
 _SPAWN = get_context("spawn")
-_BEAT, _STOP = "beat", "stop"  # from the worker: I am getting on; to it: nobody waits any more
+_BEAT = "beat"  # from the worker: I am getting on
 _BEAT_EVERY = 0.5  # seconds
 _STUCK = 5.0  # seconds without a beat after which a worker is no longer called well
 _LONGEST_PAUSE = 30.0
 
-_ERRAND_EVERY = 0.02  # seconds between two looks for something short to do while a long text is being translated
+_ERRAND_EVERY = 0.005  # seconds between two looks for something short to do while a long text is being translated
 
 Results = Sequence[Outcome | Exception]
 _Batch = Batch[BatchKey, Task, Outcome]
-_Order = tuple[int, BatchKey, list[Task]]  # a batch on its way to a worker, with its number
+_Order = tuple[int, BatchKey, list[Task]]  # a batch on its way to a worker, with its number; to stop it, its number
 
 
 class TranslationError(Exception):
@@ -92,7 +93,7 @@ class WorkerProcess(Worker[BatchKey, Task, Outcome]):
         given, told = dict[int, _Batch](), False
         self._beat_at = time.monotonic()
         try:
-            self._give(batch, given)
+            number = self._give(batch, given)
             while given:
                 if self._pipe.poll(_ERRAND_EVERY if batch.is_long else _BEAT_EVERY / 2):
                     self._hear(given)
@@ -101,7 +102,7 @@ class WorkerProcess(Worker[BatchKey, Task, Outcome]):
                     log.error("worker %s hangs and is killed", self.pid)
                     self._process.kill()
                 if not told and not batch.is_wanted:
-                    self._pipe.send(_STOP)
+                    self._pipe.send(number)
                     told = True
                 alone = batch.is_long and not told and list(given.values()) == [batch]
                 if alone and (found := errand()):
@@ -112,7 +113,7 @@ class WorkerProcess(Worker[BatchKey, Task, Outcome]):
         finally:
             self._beat_at = float("inf")
 
-    def _give(self, batch: _Batch, given: dict[int, _Batch]) -> None:
+    def _give(self, batch: _Batch, given: dict[int, _Batch]) -> int:
         self._number += 1
         given[self._number] = batch
         killer = threading.Timer(self._settings.hang_timeout, self._process.kill)
@@ -121,6 +122,7 @@ class WorkerProcess(Worker[BatchKey, Task, Outcome]):
             self._pipe.send((self._number, batch.group, batch.tasks))
         finally:
             killer.cancel()
+        return self._number
 
     def _hear(self, given: dict[int, _Batch]) -> None:
         news = self._pipe.recv()
@@ -163,9 +165,9 @@ def run_worker(settings: ServeSettings, parent: Connection) -> None:
         parent.send([model.offered for model in models])
         desk = _Desk(settings, catalog, parent)
         while not (too_much := _over_share(settings)):
-            while (order := parent.recv()) == _STOP:
-                pass  # too late: the batch it meant was done
-            desk.fill(order)
+            order: _Order | int = parent.recv()
+            if not isinstance(order, int):  # else it is too late: the batch it means was done
+                desk.fill(order)
         log.warning("worker leaves: it holds %s allowed", too_much)
 
 
@@ -189,7 +191,7 @@ class _Desk:
         assert model is not None  # the key was made from what we offered
         settings, found = self._settings, list[Outcome | Exception]()
         try:
-            with stoppable(self._beat if in_between else self._listen):
+            with stoppable(self._beat if in_between else partial(self._listen, number)):
                 found = translate_tasks(Job(model, key, settings.batch_size, settings.piece_limit, count), tasks)
         except StoppedError:
             found = [TranslationError("stopped")] * len(tasks)
@@ -202,13 +204,15 @@ class _Desk:
             self._parent.send(_BEAT)
             self._beat_at = time.monotonic()
 
-    def _listen(self) -> None:
-        """Beat, do what is sent in between, and stop where nobody waits any more."""
+    def _listen(self, number: int) -> None:
+        """Beat, do what is sent in between, and stop where nobody waits for this batch any more."""
         try:
             while self._parent.poll():
-                if (order := self._parent.recv()) == _STOP:
+                order: _Order | int = self._parent.recv()
+                if order == number:
                     raise StoppedError
-                self.fill(order, in_between=True)
+                if not isinstance(order, int):
+                    self.fill(order, in_between=True)
             self._beat()
         except (EOFError, OSError):
             raise StoppedError from None

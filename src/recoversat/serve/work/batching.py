@@ -16,7 +16,8 @@ R = TypeVar("R")  # its result
 
 _LOOK_EVERY = 0.5  # seconds an idle thread waits before it looks whether its worker is still alive
 _TRIES = 3  # workers that may die of a job
-_SHORT = 300  # bytes: so short a text may be done in between, while a longer one is being done
+_SHORT = 150  # what a request may cost at most to be done in between, while a longer one is being done
+_ERRAND = 75  # what all that is done in between at one time may cost, beside whose turn it is
 
 
 class QueueFullError(Exception):
@@ -64,9 +65,15 @@ class _Job(Generic[G, T, R]):
     cost: int
     future: "asyncio.Future[R]"
     loop: asyncio.AbstractEventLoop
-    turn: float = 0.0
+    start: float  # when the turn of its request begins, and ends, where every client has an equal share
+    turn: float
     losses: int = 0  # workers that died while they did it; from then on it is done alone
     since: float = field(default_factory=time.monotonic)
+
+    @property
+    def is_short(self) -> bool:
+        """Say whether its whole request is short."""
+        return self.turn - self.start <= _SHORT
 
 
 class Batch(Generic[G, T, R]):
@@ -75,7 +82,8 @@ class Batch(Generic[G, T, R]):
     def __init__(self, jobs: "list[_Job[G, T, R]]") -> None:
         self.jobs = sorted(jobs, key=lambda job: job.cost)
         self.group, self.tasks = jobs[0].group, [job.task for job in self.jobs]
-        self.turn, self.is_finished = min(job.turn for job in jobs), False
+        self.cost, self.turn = sum(job.cost for job in jobs), max(job.turn for job in jobs)
+        self.is_finished = False
 
     @property
     def is_wanted(self) -> bool:
@@ -84,8 +92,8 @@ class Batch(Generic[G, T, R]):
 
     @property
     def is_long(self) -> bool:
-        """Say whether it is one text that takes its time: others may go in between."""
-        return len(self.jobs) == 1 and self.jobs[0].cost > _SHORT
+        """Say whether it belongs to something that takes its time: what is short may go in between."""
+        return not all(job.is_short for job in self.jobs)
 
     def finish(self, results: Sequence[R | Exception]) -> None:
         """Tell those who wait."""
@@ -109,8 +117,9 @@ class BatchLimits:
 class Batcher(Generic[G, T, R]):
     """Hand groups of alike jobs to workers, each in a thread of its own.
 
-    Clients take turns by cost (start-time fair queueing): each job's turn comes when its client's jobs before it would
-    be done if every client had an equal share. Whose turn it is, is always in the next batch.
+    Clients take turns by cost (fair queueing): the turn of a request comes when it and its client's requests before it
+    would be done if every client had an equal share. Whose turn it is, is always in the next batch; who keeps it company
+    would soon have had its turn too, lest a short request waits for the jobs of a long one beside it.
     """
 
     def __init__(
@@ -142,20 +151,19 @@ class Batcher(Generic[G, T, R]):
         threads = zip(self._threads, self._workers, strict=True)
         return any(thread.is_alive() and worker.is_well for thread, worker in threads)
 
-    def submit(self, client: str, group: G, tasks: Sequence[tuple[T, int]]) -> "list[asyncio.Future[R]]":
-        """Queue (task, cost) pairs of a client, all or none; whoever gives up a future withdraws its job."""
+    def submit(self, client: str, jobs: Sequence[tuple[G, T, int]]) -> "list[asyncio.Future[R]]":
+        """Queue the (group, task, cost) of a request, all or none; whoever gives up a future withdraws its job."""
         loop = asyncio.get_running_loop()
-        jobs = [_Job[G, T, R](client, group, task, cost, loop.create_future(), loop) for task, cost in tasks]
         with self._changed:
             if self._closed.is_set():
                 raise ClosedError
             self._make_room(client, len(jobs))
-            for job in jobs:
-                job.turn = max(self._now, self._last_turn.get(client, 0.0)) + job.cost
-                self._last_turn[client] = job.turn
-            self._waiting += jobs
+            start = max(self._now, self._last_turn.get(client, 0.0))
+            turn = self._last_turn[client] = start + sum(cost for _, _, cost in jobs)
+            queued = [_Job[G, T, R](client, *job, loop.create_future(), loop, start, turn) for job in jobs]
+            self._waiting += queued
             self._changed.notify()
-        return [job.future for job in jobs]
+        return [job.future for job in queued]
 
     def hurry(self) -> None:
         """No longer wait for company."""
@@ -212,6 +220,8 @@ class Batcher(Generic[G, T, R]):
         given = [batch]
 
         def errand() -> Batch[G, T, R] | None:
+            if sum(each.cost for each in given[1:]) >= batch.cost:
+                return None  # it has waited as long as it would have taken
             if found := self._errand_before(batch):
                 given.append(found)
             return found
@@ -222,18 +232,21 @@ class Batcher(Generic[G, T, R]):
             self._try_again([job for each in given if not each.is_finished for job in each.jobs], error)
             return
         except Exception as error:
-            batch.finish([error] * len(batch.jobs))
+            for each in given:
+                if not each.is_finished:
+                    each.finish([error] * len(each.jobs))
         finally:
             self._running -= len(batch.jobs)
         took = (time.monotonic() - start) / sum(len(each.jobs) for each in given)
         self._seconds_a_job = 0.9 * self._seconds_a_job + 0.1 * took
 
     def _errand_before(self, batch: Batch[G, T, R]) -> Batch[G, T, R] | None:
-        """Take short jobs whose turn comes before that of a long one that is being done."""
+        """Take short requests of clients that have not had more than their share, while a long one is being done."""
         with self._changed:
             waiting = [job for job in self._waiting if not (job.losses or job.future.cancelled())]
-            short = [job for job in waiting if job.cost <= _SHORT and job.turn < batch.turn]
-            return self._take(short, _SHORT) if short else None
+            begun = max(self._now, batch.turn)
+            short = [job for job in waiting if job.is_short and job.start <= begun]
+            return self._take(short, _ERRAND) if short else None
 
     def _try_again(self, jobs: list[_Job[G, T, R]], error: WorkerLostError) -> None:
         """Give the jobs of a lost worker to another one, each alone: one of them may have been the reason."""
@@ -266,13 +279,15 @@ class Batcher(Generic[G, T, R]):
         return len(self._waiting) >= self._limits.jobs or self._hurried
 
     def _take(self, choice: list[_Job[G, T, R]], most: int) -> Batch[G, T, R]:
-        """Take whose turn it is, and those most like it in cost, of at most that cost together."""
+        """Take whose turn it is, and of those whose turn is near the ones most like it, of at most that cost together."""
         first = min(choice, key=lambda job: job.turn)
-        self._now = max(self._now, first.turn - first.cost)
-        alike = [job for job in choice if job.group == first.group and not job.losses and job is not first]
+        self._now = max(self._now, first.start)
+        near = [job for job in choice if job.turn <= first.turn + _SHORT and job.is_short == first.is_short]
+        alike = [job for job in near if job.group == first.group and job is not first]
+        alike = [job for job in alike if not (job.losses or first.losses)]
         alike.sort(key=lambda job: abs(job.cost - first.cost))
         batch, cost = [first], first.cost
-        for job in alike[: self._limits.jobs - 1] if not first.losses else []:
+        for job in alike[: self._limits.jobs - 1]:
             cost += job.cost
             if cost > most:
                 break

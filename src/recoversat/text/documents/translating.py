@@ -113,7 +113,8 @@ def translate_blocks(
         done = _translate_parts((part for split in parts.values() for part in split), translate, fits_as_seen)
         answers.update((unit, done[unit]) for unit, split in parts.items() if len(split) == 1)
         cut = {unit: split for unit, split in parts.items() if len(split) > 1}
-        answers.update((unit, "".join(_ended_like(part, done[part]) for part in cut[unit])) for unit in cut)
+        for unit, split in cut.items():
+            answers[unit] = _safe(unit, "".join(_ended_like(part, done[part]) for part in split))
         long.update(cut)
 
     ask(unit for sentence in sentences for unit in ([sentence.whole] if sentence.tree else sentence.runs))
@@ -160,14 +161,23 @@ def _translate_parts(parts: Iterable[str], translate: Translate, fits: Fits) -> 
         seen = masked[part]
         text = unmask(seen, answers[seen.text]) if seen else None
         # The check is repeated with what was trimmed off: an emoji may have become the end of a URL.
-        if text is not None and Counter(hard_texts(before + text + after)) == Counter(hard_texts(part)):
+        if text is not None and _keeps_spans(part, before + text + after):
             done[part] = before + text + after
         else:
             lost[part] = [(before, False), *_fitting_pieces(core, fits), (after, False)]
     answers = _ask((text for split in lost.values() for text, words in split if words), translate)
     for part, split in lost.items():
-        done[part] = "".join((words and bare_words(answers[text])) or text for text, words in split)
+        done[part] = _safe(part, "".join((words and bare_words(answers[text])) or text for text, words in split))
     return done
+
+
+def _keeps_spans(source: str, translation: str) -> bool:
+    return Counter(hard_texts(translation)) == Counter(hard_texts(source))
+
+
+def _safe(source: str, translation: str) -> str:
+    """Let the source stand where words have grown together with a span: `éwww.x.org` must not become `bwww.x.org`."""
+    return translation if _keeps_spans(source, translation) else source
 
 
 def _fitting_pieces(text: str, fits: Fits) -> Iterator[tuple[str, bool]]:

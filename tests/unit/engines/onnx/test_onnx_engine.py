@@ -2,6 +2,7 @@ import json
 import shutil
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -14,12 +15,15 @@ import torch
 
 from recoversat.config import ModelConfig
 from recoversat.decoding.stepping import FREE, Ints
+from recoversat.decoding.stopping import StoppedError, stoppable
 from recoversat.engines.engine import Options, StepEngine
 from recoversat.engines.onnx import engine as onnx_engine
 from recoversat.engines.onnx.engine import OnnxEngine
 from recoversat.engines.onnx.stepper import Buffers, OnnxStepper, sinusoids
 from recoversat.errors import UserError
 from recoversat.export.onnx import export_model
+from recoversat.inference.best_of import BestOf
+from recoversat.inference.exact import decode_exactly
 from recoversat.model.attention import sinusoids as torch_sinusoids
 from recoversat.model.transformer import Transformer
 from recoversat.vocab import BOS
@@ -367,3 +371,48 @@ def test_runs_where_torch_and_onnx_are_absent(folder: Path) -> None:
     engine, k = OnnxEngine(folder, CONFIG), np.array([3, 1])
     here = engine.decode([[7, 8, 9], [10, 11]], k, Options(limits=np.array([5, 5])))
     assert json.loads(output) == [decoded.segments for decoded in here]
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize("what", ["decode", "search", "score", "encode", "exact", "best of"])
+def test_whatever_an_engine_does_is_stopped_between_steps(
+    folder: Path, what: str, threads: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine, runs = OnnxEngine(folder, CONFIG, threads), list[int]()
+    sources, k = [[7, 8, 9, 10]] * 8, np.full(8, 3)
+    options = Options(limits=np.full(8, 60))
+    work: dict[str, Callable[[], object]] = {
+        "decode": lambda: engine.decode(sources, k, options),
+        "search": lambda: engine.search(sources, 3, options),
+        "score": lambda: engine.score([(source, [20] * 60) for source in sources]),
+        "encode": lambda: [engine.encode(sources) for _ in range(20)],
+        "exact": lambda: decode_exactly(engine, sources[:1], k[:1], Options(limits=np.array([60]))),
+        "best of": lambda: BestOf(engine).decode(
+            sources, [(2, 3)] * 8, Options(extra_steps=60), lambda b, one: one.segments[0]
+        ),
+    }
+    real, pause = Binding.run, 0.0
+
+    def run(self: Binding) -> None:
+        runs.append(1)
+        time.sleep(pause)
+        real(self)
+
+    monkeypatch.setattr(onnx_engine, "_ROWS", 24)  # several parts
+    monkeypatch.setattr(Binding, "run", run)
+    work[what]()
+    whole = len(runs)
+    runs.clear()
+
+    def check() -> None:
+        if len(runs) >= 2:
+            raise StoppedError
+
+    pause = 0.02 * (threads - 1)  # the thread that watches others looks every hundredth of a second
+    with pytest.raises(StoppedError), stoppable(check):
+        work[what]()
+    assert len(runs) <= 3 if threads == 1 else len(runs) < whole
+    runs.clear()
+    pause = 0.0
+    work[what]()
+    assert len(runs) == whole

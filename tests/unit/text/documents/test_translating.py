@@ -356,6 +356,27 @@ def test_an_emoji_trimmed_off_does_not_become_the_end_of_a_url() -> None:
     assert result.text == "https://x.org go🎉"
 
 
+@pytest.mark.parametrize(
+    ("text", "answer"),
+    [
+        ("éwww.x.org", "b"),  # of "bwww.x.org" nothing would be an address
+        ("e\u0301x@a.org", "b"),
+        ("%0ﬁ", "FI"),
+        ("-mailto:x@y.de", "mailto mailto"),
+        ("é1\u20e3", "b"),
+    ],
+)
+def test_words_that_would_grow_together_with_a_span_are_not_translated(text: str, answer: str) -> None:
+    result = translate_document(text, lambda texts: [answer for _ in texts], language="en").text
+    assert Counter(hard_texts(result)) == Counter(hard_texts(text))
+
+
+def test_parts_of_a_long_sentence_do_not_make_a_new_span_together() -> None:
+    text = "e%" + "-" * 97 + "tt a"
+    result = translate_document(text, batch(HOSTILE["backwards"]), language="en", max_tokens=100).text
+    assert hard_texts(result) == hard_texts(text) == []
+
+
 def test_where_nothing_is_answered_the_source_stands() -> None:
     assert translate_document("Hi {name}!  Bye.\n", batch(lambda _: " "), language="en").text == "Hi {name}!  Bye.\n"
 
