@@ -19,7 +19,7 @@ from recoversat.decoding.stopping import StoppedError, stoppable
 from recoversat.engines.engine import Options, StepEngine
 from recoversat.engines.onnx import engine as onnx_engine
 from recoversat.engines.onnx.engine import OnnxEngine
-from recoversat.engines.onnx.stepper import Buffers, OnnxStepper, sinusoids
+from recoversat.engines.onnx.stepper import Binding, Buffers, OnnxStepper, sinusoids
 from recoversat.errors import UserError
 from recoversat.export.onnx import export_model
 from recoversat.inference.best_of import BestOf
@@ -391,13 +391,19 @@ def test_whatever_an_engine_does_is_stopped_between_steps(
             sources, [(2, 3)] * 8, Options(extra_steps=60), lambda b, one: one.segments[0]
         ),
     }
-    real, pause = Binding.run, 0.0
+    real, encode, pause = Binding.run, engine._encoder.run, 0.0
 
     def run(self: Binding) -> None:
         runs.append(1)
         time.sleep(pause)
         real(self)
 
+    def run_encoder(*arguments: Any) -> Any:
+        runs.append(1)
+        time.sleep(pause)
+        return encode(*arguments)
+
+    monkeypatch.setattr(engine._encoder, "run", run_encoder)
     monkeypatch.setattr(onnx_engine, "_ROWS", 24)  # several parts
     monkeypatch.setattr(Binding, "run", run)
     work[what]()
