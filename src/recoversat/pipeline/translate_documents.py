@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import AnyStr
 
 from recoversat.errors import UserError
 from recoversat.files.storage import atomic_file, decoded, faults_named, open_bytes
@@ -14,7 +14,6 @@ from recoversat.inference.request import WantedSegments
 from recoversat.pipeline.direction import Directions, turned
 from recoversat.pipeline.outputs import Job
 from recoversat.text.documents import FORMATS, Languages, format_of, parse
-from recoversat.text.documents.block import Document
 from recoversat.translator import Translator
 
 _JSON_LINES = (".jsonl", ".ndjson")
@@ -57,30 +56,35 @@ def translate_documents(
     if known.binary and len(job.files) > 1:
         raise UserError(f"--format {format}: several files cannot be written as one; name a folder: --out FOLDER/")
     out, written = job.out, []
-    for path in job.files or [None]:
-        name = str(path) if path else "standard input"
-        source = _read(path) if path else sys.stdin.buffer.read()
-        with _named(name):
-            document: bytes | str = source if known.binary else decoded(source, name)
+
+    def translated(source: AnyStr, name: str) -> AnyStr:
+        nonlocal translator, out
         if directions:
-            translator = turned(translator, directions.choose(_words(document, format, translator), name))
+            translator = turned(translator, directions.choose(_words(source, format, translator), name))
         if known.binary and out is None:
             out = _beside(job.files, translator.target, format)
         with _named(name):
             (done,) = translator.translate_documents(
-                [document], format=format, segments=segments, batch_size=batch_size, beam=beam
+                [source], format=format, segments=segments, batch_size=batch_size, beam=beam
             )
         for sentence in done.split:
             print(f"note: a sentence was too long and translated in parts: {sentence[:60]}...", file=sys.stderr)
-        mark = codecs.BOM_UTF8 if not known.binary and source.startswith(codecs.BOM_UTF8) else b""
-        written.append(done.text if isinstance(done.text, bytes) else mark + done.text.encode())
+        return done.text
+
+    sources = [(str(path), _read(path)) for path in job.files] or [("standard input", sys.stdin.buffer.read())]
+    for name, source in sources:
+        if known.binary:
+            written.append(translated(source, name))
+        else:
+            mark = codecs.BOM_UTF8 if source.startswith(codecs.BOM_UTF8) else b""
+            written.append(mark + translated(decoded(source, name), name).encode())
     _write(written, out)
 
 
-def _words(document: bytes | str, format: str, translator: Translator) -> str:
+def _words(document: AnyStr, format: str, translator: Translator) -> str:
     """Give the text of a document's beginning, without its marks."""
     with suppress(UserError):  # a damaged one is refused where it is translated
-        parsed: Document[Any] = parse(document, format, Languages(translator.source, translator.target))
+        parsed = parse(document, format, Languages(translator.source, translator.target))
         return "\n".join(block.text for block in islice(parsed.blocks, _SAMPLE))
     return ""
 
