@@ -112,9 +112,9 @@ def translate(
     shard_size: ShardSize = 2048,
 ) -> None:
     """Translate text line by line: one line out for each line in."""
-    from recoversat.pipeline.translate_request import TranslateRequest
+    from recoversat.pipeline.translate_command import TranslateCommand
 
-    asked = TranslateRequest(
+    asked = TranslateCommand(
         files=files or [], out=out, model=model, source=source, target=target, segments=segments, best_of=best_of,
         quality=quality, exact=exact, batch_size=batch_size, at_once=line_buffered, jsonl=jsonl, beam=beam, show=show,
         trace=trace, force=tuple(force_words or ()), format=format_, no_repairs=no_repairs, teacher=teacher,
