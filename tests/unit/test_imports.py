@@ -58,7 +58,7 @@ def test_the_table_of_imports_holds(prefix: str) -> None:
         assert not wrong, f"{name} must not import {wrong}"
 
 
-@pytest.mark.parametrize("module", ["recoversat.cli", "recoversat.translator", "recoversat.pipeline.translate_request"])
+@pytest.mark.parametrize("module", ["recoversat.cli", "recoversat.translator", "recoversat.pipeline.translate_command"])
 def test_torch_is_not_imported(module: str) -> None:
     code = f"import sys, {module}; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

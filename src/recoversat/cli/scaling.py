@@ -10,7 +10,7 @@ from recoversat.errors import UserError
 
 if TYPE_CHECKING:
     from recoversat.cluster.crew import Crew
-    from recoversat.pipeline.translate_request import TranslateRequest
+    from recoversat.pipeline.translate_command import TranslateCommand
 
 Workers = Annotated[
     int | None, typer.Option(min=1, help="Processes that share the work; --out is a folder then.", show_default=False)
@@ -37,7 +37,7 @@ def crew_of(
     return Crew.of(workers or 1, cluster, PerWorker.parse(per_worker or default), shard)
 
 
-def translate_shards(asked: "TranslateRequest", crew: "Crew", shard_size: int) -> None:
+def translate_shards(asked: "TranslateCommand", crew: "Crew", shard_size: int) -> None:
     """Translate files into a folder, with a crew."""
     from recoversat.cluster.run import translate_corpus
 

@@ -127,11 +127,11 @@ def translate(
     shard_size: ShardSize = 2048,
 ) -> None:
     """Translate text line by line, one line out for each line in, or files in their own formats."""
+    from recoversat.pipeline.translate_command import TranslateCommand
     from recoversat.pipeline.translate_documents import choose_format
-    from recoversat.pipeline.translate_request import TranslateRequest
 
     format_, jsonl = choose_format(format_, files or [], jsonl)
-    asked = TranslateRequest(
+    asked = TranslateCommand(
         files=files or [], out=out, model=model, source=source, target=target, segments=segments, best_of=best_of,
         quality=quality, exact=exact, batch_size=batch_size, at_once=line_buffered, jsonl=jsonl, beam=beam, show=show,
         trace=trace, force=tuple(force_words or ()), glossary=glossary, min_confidence=min_confidence, format=format_,

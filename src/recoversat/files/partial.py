@@ -38,7 +38,8 @@ def partial_names(final: Path) -> tuple[Path, Path]:
 def kept_lines(final: Path) -> int:
     """Return how many lines of its input an earlier command has answered."""
     partial, record = partial_names(final)
-    return _read(record)[1].lines if record.is_file() and partial.is_file() else 0
+    mark = _read(record)[1] if record.is_file() else _Mark()
+    return mark.lines if mark.done or partial.is_file() else 0
 
 
 def _read(record: Path) -> tuple[dict[str, Any], _Mark]:

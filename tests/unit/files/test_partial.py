@@ -95,6 +95,7 @@ def test_where_nothing_was_kept_nothing_stays(tmp_path: Path, capsys: pytest.Cap
 def test_one_of_many_is_remembered_until_all_are_done(tmp_path: Path) -> None:
     out = tmp_path / "out"
     assert translate(out, BLOCKS, one_of_many=True) == 3
+    assert kept_lines(out) == 5
     assert translate(out, BLOCKS, one_of_many=True) == 0
     assert out.read_text() == WHOLE
     with pytest.raises(UserError, match="finished with a shorter text"):

@@ -25,7 +25,7 @@ _SAMPLE = 512  # lines that tell the language of a corpus
 
 
 @dataclass(frozen=True)
-class TranslateRequest:
+class TranslateCommand:
     """The options of `translate`, as they are named there."""
 
     files: list[Path]
@@ -101,7 +101,7 @@ class TranslateRequest:
         can_go_on = not (self.trace or self.force)  # a trace has no partial file; forced words need all lines
         return translate_jobs(translator, directions, jobs, options, self._settings if can_go_on else None)
 
-    def at_terminal(self) -> "TranslateRequest":
+    def at_terminal(self) -> "TranslateCommand":
         """Answer each line at once where somebody types them, with a word on how that goes."""
         if self.files or not sys.stdin.isatty():
             return self
