@@ -1,5 +1,6 @@
 """The server as people run it: its own processes, a real model, a real client, and workers that get killed."""
 
+import io
 import os
 import re
 import signal
@@ -14,6 +15,8 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+import docx
+import httpx2
 import psutil
 import pytest
 from libretranslatepy import LibreTranslateAPI
@@ -209,3 +212,33 @@ def test_an_exported_model_is_served_without_torch(folder: Path, answers: dict[s
         assert running.workers()
         for worker in running.workers():
             assert "libtorch" not in Path(f"/proc/{worker}/maps").read_text()
+
+
+def test_a_file_travels_through_a_worker_and_back(server: Running, answers: dict[str, str]) -> None:
+    text, (paragraph, cell) = sentence(3), (sentence(77), sentence(199))
+    document = docx.Document()
+    document.add_paragraph(paragraph).add_run(".")
+    document.add_table(1, 1).cell(0, 0).text = cell
+    packed = io.BytesIO()
+    document.save(packed)
+    for name, content in (("a.txt", f"{text}\n\n{text}\n".encode()), ("a.docx", packed.getvalue())):
+        form = {"source": "en", "target": "de"}
+        told = httpx2.post(f"{server.address}/translate_file", files={"file": (name, content)}, data=form, timeout=60)
+        out = httpx2.get(told.json()["translatedFileUrl"]).content
+        if name == "a.txt":
+            assert out.decode() == f"{answers[text]}\n\n{answers[text]}\n"
+        else:
+            assert docx.Document(io.BytesIO(out)).tables[0].cell(0, 0).text == answers[cell]
+    assert " en-de 1 file " in server.log.read_text()
+    assert text not in server.log.read_text()
+
+
+def test_limits_of_files_are_options(folder: Path, tmp_path: Path) -> None:
+    with serving(folder, tmp_path / "log", "--file-limit", "50", "--file-char-limit", "5") as server:
+        for content, limit in (("x" * 60, 50), ("alpha bravo", 5)):
+            told = httpx2.post(
+                f"{server.address}/translate_file",
+                files={"file": ("a.txt", content)},
+                data={"source": "en", "target": "de"},
+            )
+            assert (told.status_code, f"exceeds text limit ({limit})" in told.text) == (400, True)

@@ -126,6 +126,16 @@ def test_a_field_that_ends_elsewhere_and_nested_links_come_through() -> None:
         )
 
 
+def test_what_a_field_shows_stays_unless_it_is_a_link() -> None:
+    def field(code: str) -> bytes:
+        marks = [f'<w:r><w:fldChar w:fldCharType="{kind}"/></w:r>' for kind in ("begin", "separate", "end")]
+        said = f"<w:r><w:instrText>{code}</w:instrText></w:r>{marks[1]}<w:r><w:t>seven</w:t></w:r>"
+        return word_with(f"<w:r><w:t>text</w:t></w:r>{marks[0]}{said}{marks[2]}")
+
+    assert ">seven<" in word_body(translated(field(" REF here "), "docx"))
+    assert ">SEVEN<" in word_body(translated(field(' HYPERLINK "u" '), "docx"))
+
+
 def test_spaces_of_open_documents_are_seen() -> None:
     out = member(translated(OPEN, "odt", replaced(Door="  a   b")), "content.xml").decode()
     assert ">a<" not in out

@@ -55,16 +55,19 @@ function tryOut(method, path, example) {
 
 function operationCard(path, method, operation) {
   const body = operation.requestBody?.content["application/json"];
+  const form = operation.requestBody?.content["multipart/form-data"];
   const address = new URL(path.slice(1), document.baseURI);
-  const data = body ? ` \\\n  -H 'Content-Type: application/json' \\\n  -d '${JSON.stringify(body.example)}'` : "";
+  const sent = body ? ` \\\n  -H 'Content-Type: application/json' \\\n  -d '${JSON.stringify(body.example)}'` : "";
+  const data = form ? " \\\n  -F file=@report.docx -F source=en -F target=de" : sent;
   const statuses = Object.entries(operation.responses).map(([code, { description }]) => `${code} ${description}`);
   const title = element("h2", {}, element("span", { className: "method" }, method.toUpperCase()), path);
   return element("section", { className: "card operation" }, title,
     element("p", {}, operation.summary ?? ""),
     ...(body ? [element("h3", {}, "Fields, as JSON or as a form"), fieldTable(body.schema)] : []),
+    ...(form ? [element("h3", {}, "Fields of a form"), fieldTable(form.schema)] : []),
     element("h3", {}, "Example"),
     element("pre", { tabIndex: 0 }, `curl ${address}${data}`),
-    ...tryOut(method.toUpperCase(), path, body?.example),
+    ...(form || path.includes("{") ? [] : tryOut(method.toUpperCase(), path, body?.example)),
     element("h3", {}, "Answers"),
     element("p", {}, statuses.join(" · ")));
 }

@@ -125,7 +125,7 @@ async function translateFile() {
   complain(null);
   find("fetch-file").hidden = true;
   find("choose-file").disabled = true;
-  find("choose-file").textContent = `Translating ${file.name}`;
+  find("choose-file").textContent = `Working on ${file.name}`;
   try {
     const { translatedFileUrl } = await fetchJson("translate_file", form);
     find("fetch-file").href = new URL(translatedFileUrl).pathname.slice(1); // of this server, however it is reached
@@ -137,7 +137,7 @@ async function translateFile() {
   } finally {
     find("file").value = "";
     find("choose-file").disabled = false;
-    find("choose-file").textContent = "Translate a file";
+    find("choose-file").textContent = "Choose a file";
   }
 }
 
