@@ -37,6 +37,30 @@ def fault(name: str, tests: str, *edits: tuple[str, str, str]) -> Fault:
 
 # fmt: off
 FAULTS = [
+    # rules for texts
+    fault("a text rule: protected text is not missed", "unit/inference/repairs/test_keep_protected.py",
+          ("inference/repairs/keep_protected.py", "return bool(watched) and not", "return False and bool(watched) and not")),
+    fault("a text rule: what was masked stays masked", "unit/inference/repairs/test_keep_protected.py",
+          ("inference/repairs/keep_protected.py", "replace(one, source=draft.source)", "replace(one)")),
+    fault("a text rule: runs of blanks are not put back", "unit/inference/repairs/test_keep_spacing.py",
+          ("inference/repairs/keep_spacing.py", "places[_place(words,", "_ = places, [_place(words,")),
+    fault("a text rule: sentences are not split", "unit/inference/repairs/test_split_sentences.py",
+          ("inference/repairs/split_sentences.py", "if len(spans) > 1 else None", "if len(spans) > 9 else None")),
+    fault("a text rule: numbers are not checked at a named K", "unit/inference/repairs/test_check_numbers.py",
+          ("inference/repairs/check_numbers.py", "return _wrong(draft) > 0",
+           "return _wrong(draft) > 0 and not isinstance(self.request.segments, int)")),
+    fault("a text rule: made-up numbers stay", "unit/inference/repairs/test_check_numbers.py",
+          ("inference/repairs/check_numbers.py", '_NUMBER.sub("", draft.text)', "draft.text")),
+    fault("a text rule: any decimal is a quantity", "unit/inference/repairs/test_localize_numbers.py",
+          ("text/numbers.py", 'return language == "de" or _SEPARATORS["en"][0] in number or is_amount', "return True")),
+    fault("a text rule: quotes are paired blindly", "unit/inference/repairs/test_one_quote_style.py",
+          ("inference/repairs/one_quote_style.py", "if not paired or glued or", "if len(marks) % 2 or")),
+    fault("a text rule: any two lines are a paragraph", "unit/text/test_wrapping.py",
+          ("text/wrapping.py", "return 3 * goes_on >= len(nexts) and 2 * open_ends > len(nexts)", "return True")),
+    fault("a text rule: notranslate does not hold for attributes", "unit/text/documents/test_attributes.py",
+          ("text/documents/attributes.py", 'if is_untranslated(opening["attributes"]):', "if False:")),
+    fault("a text rule: lang is set whatever it was", "unit/text/documents/test_attributes.py",
+          ("text/documents/attributes.py", 'in ("lang", "xml:lang") and same', 'in ("lang", "xml:lang")')),
     # segments
     fault("m is drawn from [1, len - 1]", "unit/test_segments.py",
           ("segments.py",

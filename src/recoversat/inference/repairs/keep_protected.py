@@ -5,6 +5,7 @@ with numbers in their place, which models copy best, and then the words around t
 such as a URL with all its arguments, travels as a number from the beginning.
 """
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from recoversat.inference.assembling import Draft
@@ -48,7 +49,10 @@ class KeepProtected(Repair):
         lost = [i for i, draft in enumerate(drafts) if not self._keeps(draft, texts[i])]
         for i, text in zip(lost, self.in_pieces([drafts[i].source.text for i in lost], write), strict=True):
             texts[i] = text if self._keeps(drafts[i], text) else drafts[i].source.text
-        return [draft.saying(text) for draft, text in zip(again, texts, strict=True)]
+        sources = [draft.source for draft in drafts]  # not what was masked
+        return [
+            replace(one.saying(text), source=source) for one, text, source in zip(again, texts, sources, strict=True)
+        ]
 
     def _keeps(self, draft: Draft, text: str) -> bool:
         """Say whether all that is protected in a source came back, stand-ins too."""
