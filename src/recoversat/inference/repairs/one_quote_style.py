@@ -36,11 +36,8 @@ def requoted(source: str, translation: str, style: str) -> str:
     """
     marks = list(_MARK.finditer(translation))
     paired = len(marks) % 2 == 0 and all(map(_OPENS.search, _before(translation, marks[::2])))
-    if (
-        not paired
-        or any(translation[mark.end() : mark.end() + 1].isalnum() for mark in marks[1::2])
-        or _CODE.search(source)
-    ):
+    glued = any(translation[mark.end() : mark.end() + 1].isalnum() for mark in marks[1::2])
+    if not paired or glued or _CODE.search(source):
         return translation
     out, position = "", 0
     for number, mark in enumerate(marks):
