@@ -46,9 +46,7 @@ def main() -> None:
     """Translate, compare, print a table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--test", action="append", default=[], metavar="NAME=PREFIX")
-    parser.add_argument(
-        "--together", metavar="PREFIX", help="a test set of sentences, put together by two"
-    )
+    parser.add_argument("--together", metavar="PREFIX", help="a test set of sentences, put together by two")
     parser.add_argument("--lines", type=int, default=300, help="of each test set, evenly spread")
     parser.add_argument("--segments", default="auto")
     parser.add_argument("--rule", action="append", help=f"one of {', '.join(RULES)}; all, if none is named")

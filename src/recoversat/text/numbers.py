@@ -37,7 +37,9 @@ _NAMED = re.compile(
 )
 _DATE = re.compile(r"(\d{1,2})/(\d{1,2})/(\d{4}|\d{2})\Z")
 _BEFORE, _BEHIND = (
-    re.compile(r"(?<!\w)([£€¥]|\$(?=\d{2}|\d[.,]))\s?(\d++(?:[.,]\d++)*+)(?!\w|\s?(?:Mio|Mrd|Mill|Bill|[Tt]ausend|k\b))"),
+    re.compile(
+        r"(?<!\w)([£€¥]|\$(?=\d{2}|\d[.,]))\s?(\d++(?:[.,]\d++)*+)(?!\w|\s?(?:Mio|Mrd|Mill|Bill|[Tt]ausend|k\b))"
+    ),
     re.compile(rf"(?<![\w.,])(\d++(?:[.,]\d++)*+)\s?([{_SIGNS}])(?!\w)"),
 )
 _SEPARATORS = {"en": (",", "."), "de": (".", ",")}  # between thousands, before a fraction

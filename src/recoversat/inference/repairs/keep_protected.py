@@ -5,6 +5,7 @@ with numbers in their place, which models copy best, and then the words around t
 such as a URL with all its arguments, travels as a number from the beginning.
 """
 
+import re
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -15,6 +16,8 @@ from recoversat.text.placeholders import Masked, filled, has_protected, keeps_ha
 
 if TYPE_CHECKING:
     from recoversat.translator import Translator
+
+_BROKEN = re.compile(r"[\ud800-\udfff]")  # half a character: no file could keep it
 
 
 class KeepProtected(Repair):
@@ -40,7 +43,7 @@ class KeepProtected(Repair):
 
     def doubts(self, draft: Draft) -> bool:
         watched = self.stand_ins or has_protected(draft.source.text)
-        return bool(watched) and not self._keeps(draft, draft.text)
+        return bool(watched) and not self._keeps(draft, draft.text) and not _BROKEN.search(draft.source.text)
 
     def rewrite(self, drafts: list[Draft], write: Write) -> list[Draft]:
         masked = [mask(draft.source.text) or Masked("", draft.source.text, {}) for draft in drafts]
