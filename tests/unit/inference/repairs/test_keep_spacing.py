@@ -6,7 +6,7 @@ from recoversat.inference.repairs.keep_spacing import columns, spaced_alike
 
 
 def test_columns_are_translated_by_themselves(scripted) -> None:
-    translator = scripted({"gas": ["the EOS"], "house a": ["in EOS"], "gas house a": ["b EOS", "c EOS"]})
+    translator = scripted({"gas": ["the EOS"], "house a": ["in EOS"], "gas house a": ["b c EOS"]})
     translator.set_decoding(keep_spacing=True)
     table, run, spread = translator.translate([" gas\thouse a ", "gas     house a", "gas  house a"])
     assert table.text == " the\tin "
