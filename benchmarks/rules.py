@@ -45,7 +45,8 @@ class Remembering:
 def main() -> None:
     """Translate, compare, print a table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--test", action="append", required=True, metavar="NAME=PREFIX")
+    parser.add_argument("--test", action="append", default=[], metavar="NAME=PREFIX")
+    parser.add_argument("--together", metavar="PREFIX", help="a test set of sentences, put together by two")
     parser.add_argument("--lines", type=int, default=300, help="of each test set, evenly spread")
     parser.add_argument("--segments", default="auto")
     parser.add_argument("--rule", action="append", help=f"one of {', '.join(RULES)}; all, if none is named")
@@ -55,9 +56,13 @@ def main() -> None:
     segments = int(args.segments) if args.segments.isdigit() else args.segments
     table = [["test set", "rule", "lines changed", "BLEU", "with it", "of these lines", "with it"], ["---"] * 7]
     changed: list[list[str]] = []
+    together: list[list[str]] = []
     for source, target in (("en", "de"), ("de", "en")):
         translator = Translator(source=source, target=target, intra_threads=1)
         translator.engine = Remembering(translator.engine)  # type: ignore[assignment]
+        if args.together:
+            together.append(_together(translator, _some(Path(f"{args.together}.{source}"), 2000)))
+            print(" -> ".join(together[-1]), flush=True)
         for name, prefix in (test.split("=", 1) for test in args.test):
             texts, references = (_some(Path(f"{prefix}.{code}"), args.lines) for code in (source, target))
             written = {}
@@ -76,9 +81,25 @@ def main() -> None:
                     for i in differ
                 ]
     args.out.mkdir(parents=True, exist_ok=True)
-    (args.out / "rules.md").write_text("".join(f"| {' | '.join(row)} |\n" for row in table), encoding="utf-8")
+    page = "".join(f"| {' | '.join(row)} |\n" for row in table) + "".join(f"\n{' -> '.join(row)}\n" for row in together)
+    (args.out / "rules.md").write_text(page, encoding="utf-8")
     with (args.out / "changed.tsv").open("w", encoding="utf-8", newline="") as file:
         csv.writer(file, delimiter="\t").writerows(changed)
+
+
+def _together(translator: Translator, texts: list[str]) -> list[str]:
+    """Count the lines of two short sentences that come out as each does alone, without splitting and with it."""
+    singles = [text for text in texts if text.endswith((".", "?", "!")) and len(text) < 60][:240]
+    translator.set_decoding(**dict.fromkeys(RULES, False))
+    alone = [one.text for one in translator.translate(singles)]
+    lines = [" ".join(pair) for pair in zip(singles[::2], singles[1::2], strict=False)]
+    expected = [" ".join(pair) for pair in zip(alone[::2], alone[1::2], strict=False)]
+    row = [f"{len(lines)} lines of two sentences {translator.source}-{translator.target}: as each alone"]
+    for split in (False, True):
+        translator.set_decoding(split_sentences=split)
+        written = [one.text for one in translator.translate(lines)]
+        row.append(str(sum(text == other for text, other in zip(written, expected, strict=True))))
+    return row
 
 
 def _some(path: Path, count: int) -> list[str]:

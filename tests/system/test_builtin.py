@@ -175,6 +175,39 @@ def test_the_likeliest_is_chosen_in_batches_as_alone(translator: Translator, qua
     assert chosen.sum() > found.sum()
 
 
+AS_PEOPLE_WRITE = {
+    "Write to max.mustermann@beispiel.de today.": "max.mustermann@beispiel.de",
+    "See https://example.org/a?b=1 for details.": "https://example.org/a?b=1",
+    "First name\tLast name\tCity": "\t",
+    "The   house   is big.": "   Haus   ",
+    "It costs £9.99.": "9,99 £",
+    "The total is $1,249.50.": "1.249,50 $",
+    "The train leaves at 4:30 p.m.": "16:30",
+    "He said “Hello” and left.": "„Hello“",
+    "It rains. I stay at home. Are you coming?": " Ich bleibe zu Hause. ",
+    "Hello {name}, you have %d new messages.": "{name}",
+}
+
+
+@pytest.mark.parametrize("segments", ["auto", "1", "10"])
+def test_text_as_people_write_it_in_every_mode(tmp_path: Path, segments: str) -> None:
+    asked = ["translate", str(tmp_path / "in"), "--to", "de", "--threads", "1", "--segments", segments]
+
+    def written(text: str, *more: str) -> list[str]:
+        (tmp_path / "in").write_text(text, encoding="utf-8")
+        return CliRunner().invoke(app, [*asked, *more]).stdout.split("\n")[:-1]
+
+    lines = "".join(f"{text}\n" for text in AS_PEOPLE_WRITE)
+    objects = "".join(json.dumps({"text": text}) + "\n" for text in AS_PEOPLE_WRITE)
+    plain, document = written(lines), written(lines, "--format", "text")
+    answers = [json.loads(line)["translation"] for line in written(objects, "--jsonl")]
+    for found in (plain, document, answers):
+        kept = [expected in text for text, expected in zip(found, AS_PEOPLE_WRITE.values(), strict=True)]
+        assert all(kept), list(zip(found, kept, strict=True))
+    raw = written(lines, "--no-repairs")
+    assert sum(expected not in text for text, expected in zip(raw, AS_PEOPLE_WRITE.values(), strict=True)) > 4
+
+
 def test_the_command_line_has_the_dial(tmp_path: Path) -> None:
     (tmp_path / "in").write_text("".join(f"{line}\n" for line in ENGLISH[:3]))
     runner, asked = CliRunner(), ["translate", str(tmp_path / "in"), "--to", "de", "--threads", "1"]

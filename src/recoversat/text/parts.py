@@ -30,9 +30,12 @@ class Parts:
 
     def cut_further(self, cut: Callable[[str], "Parts | None"]) -> "Parts":
         """Cut parts into parts of their own, where `cut` gives some."""
+        cuts = [cut(text) for text in self.texts]
+        if not any(cuts):
+            return self
         texts, gaps = [], [self.gaps[0]]
-        for text, gap in zip(self.texts, self.gaps[1:], strict=True):
-            inner = cut(text) or Parts([text], ["", ""])
+        for text, found, gap in zip(self.texts, cuts, self.gaps[1:], strict=True):
+            inner = found or Parts([text], ["", ""])
             gaps[-1] += inner.gaps[0]
             texts += inner.texts
             gaps += inner.gaps[1:]

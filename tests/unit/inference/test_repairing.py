@@ -15,8 +15,15 @@ def listed(translator: Translator) -> list[str]:
 
 
 def test_repairs_act_in_this_order() -> None:
-    in_order = ["keep_spacing", "split_sentences", "keep_protected", "lower_capitals", "join_overlaps", "cut_loops"]
-    in_order += ["whole_characters", "never_empty", "check_numbers", "localize_numbers", "one_quote_style"]
+    in_order = ["keep_spacing", "split_sentences", "lower_capitals", "join_overlaps", "cut_loops"]
+    in_order += [
+        "whole_characters",
+        "never_empty",
+        "keep_protected",
+        "check_numbers",
+        "localize_numbers",
+        "one_quote_style",
+    ]
     in_order.append("keep_ending")  # of whatever was written in the end
     assert list(REPAIRS) == in_order
     assert listed(writes(NUMBERS, **ALL)) == in_order

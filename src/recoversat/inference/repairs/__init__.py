@@ -15,11 +15,11 @@ class Switch(NamedTuple):
     default: bool = False
 
 
-# In the order in which they act. What a repair has written again passes through those before it.
+# In the order in which they act: what leaves tokens out comes before what says something else. What a repair has
+# written again passes through those before it.
 REPAIRS = {
     "keep_spacing": Switch("translate columns by themselves; runs of blanks are read as one and put back"),
     "split_sentences": Switch("translate several sentences in one line by themselves"),
-    "keep_protected": Switch("keep URLs, e-mail addresses, placeholders and emoji as they are"),
     "lower_capitals": Switch("translate text that is all in capitals in small letters, and give it capitals again"),
     "join_overlaps": Switch("say once what the end of one segment and the beginning of the next both say"),
     "cut_loops": Switch("say once what a translation says four times in a row or more, and its source does not"),
@@ -30,6 +30,7 @@ REPAIRS = {
     "never_empty": Switch(
         "where nothing was written, begin with the likeliest word; keep the source if there is none"
     ),
+    "keep_protected": Switch("keep URLs, e-mail addresses, placeholders and emoji as they are"),
     "check_numbers": Switch(
         "copy text without letters; where numbers or codes came out wrong, write again as one segment, then with other"
         " numbers in their place, then the words around them by themselves; leave out a number that was made up"

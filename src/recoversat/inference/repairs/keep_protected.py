@@ -5,6 +5,8 @@ with numbers in their place, which models copy best, and then the words around t
 such as a URL with all its arguments, travels as a number from the beginning.
 """
 
+import re
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from recoversat.inference.assembling import Draft
@@ -14,6 +16,8 @@ from recoversat.text.placeholders import Masked, filled, has_protected, keeps_ha
 
 if TYPE_CHECKING:
     from recoversat.translator import Translator
+
+_BROKEN = re.compile(r"[\ud800-\udfff]")  # half a character: no file could keep it
 
 
 class KeepProtected(Repair):
@@ -39,7 +43,7 @@ class KeepProtected(Repair):
 
     def doubts(self, draft: Draft) -> bool:
         watched = self.stand_ins or has_protected(draft.source.text)
-        return bool(watched) and not self._keeps(draft, draft.text)
+        return bool(watched) and not self._keeps(draft, draft.text) and not _BROKEN.search(draft.source.text)
 
     def rewrite(self, drafts: list[Draft], write: Write) -> list[Draft]:
         masked = [mask(draft.source.text) or Masked("", draft.source.text, {}) for draft in drafts]
@@ -48,7 +52,10 @@ class KeepProtected(Repair):
         lost = [i for i, draft in enumerate(drafts) if not self._keeps(draft, texts[i])]
         for i, text in zip(lost, self.in_pieces([drafts[i].source.text for i in lost], write), strict=True):
             texts[i] = text if self._keeps(drafts[i], text) else drafts[i].source.text
-        return [draft.saying(text) for draft, text in zip(again, texts, strict=True)]
+        sources = [draft.source for draft in drafts]  # not what was masked
+        return [
+            replace(one.saying(text), source=source) for one, text, source in zip(again, texts, sources, strict=True)
+        ]
 
     def _keeps(self, draft: Draft, text: str) -> bool:
         """Say whether all that is protected in a source came back, stand-ins too."""

@@ -1,6 +1,7 @@
 """Quotation marks: each language has its own, and a model has seen all of them in both."""
 
 import re
+from collections.abc import Sequence
 
 from recoversat.inference.assembling import Draft
 from recoversat.inference.repairing import Repair
@@ -8,6 +9,7 @@ from recoversat.inference.repairing import Repair
 _STYLES = {"de": "„“", "en": '""'}
 _PLAIN = str.maketrans("“”", '""')
 _MARK = re.compile("[\"“”„«»]|''|``")
+_OPENS = re.compile(r"[\s(\[{/–—-]|\A\Z")  # what may stand before a mark that opens
 _CODE = re.compile(r"""[=<>{}\\;_]|\w\(|\d["″]""")  # quotes of programs, and inches
 
 
@@ -29,15 +31,21 @@ class OneQuoteStyle(Repair):
 def requoted(source: str, translation: str, style: str) -> str:
     """Give a translation quotation marks of one style; programs and what cannot be paired stay as they are.
 
-    >>> requoted('Say "yes" or "no".', "Sag »Ja« oder „ Nein”.", "„“"), requoted('x = "a"', 'x = "a"', "„“")
+    >>> requoted('Say "yes" or "no".', "Sag »Ja« oder „Nein”.", "„“"), requoted('x = "a"', 'x = "a"', "„“")
     ('Sag „Ja“ oder „Nein“.', 'x = "a"')
     """
     marks = list(_MARK.finditer(translation))
-    if len(marks) % 2 or _CODE.search(source):
+    paired = len(marks) % 2 == 0 and all(map(_OPENS.search, _before(translation, marks[::2])))
+    glued = any(translation[mark.end() : mark.end() + 1].isalnum() for mark in marks[1::2])
+    if not paired or glued or _CODE.search(source):
         return translation
     out, position = "", 0
-    for opens, mark in enumerate(marks, 1):
-        between = translation[position : mark.start()]
-        out += (between if opens % 2 else between.strip()) + style[1 - opens % 2]
+    for number, mark in enumerate(marks):
+        out += translation[position : mark.start()] + style[number % 2]
         position = mark.end()
     return out + translation[position:]
+
+
+def _before(text: str, marks: Sequence[re.Match[str]]) -> list[str]:
+    """Give the character before each mark, or nothing."""
+    return [text[max(0, mark.start() - 1) : mark.start()] for mark in marks]

@@ -49,7 +49,8 @@ class _Sentence:
     @property
     def whole(self) -> str:
         """The sentence without its tags, and without the second of two spaces that stand beside one."""
-        return _SPACES.sub(" ", "".join(self.runs)) if self.block.markup else "".join(self.runs)
+        collapses = self.block.markup and not self.block.keeps_spaces
+        return _SPACES.sub(" ", "".join(self.runs)) if collapses else "".join(self.runs)
 
     def run_by_run(self, answers: Mapping[str, str]) -> str:
         """Give the translation of every run by itself, with the tags where they were."""

@@ -32,8 +32,9 @@ def german(words: list[str], k: int) -> list[str]:
 
 @pytest.mark.parametrize("address", ["https://x.org/a?b=1", "www.x.org", "max.muster@x.de", LONG])
 @pytest.mark.parametrize("segments", [1, 2, "auto"])
-def test_addresses_travel_as_numbers(address: str, segments) -> None:
-    (one,) = translator(german).translate([f"see {address} now"], segments=segments)
+@pytest.mark.parametrize("more", [{}, {"check_numbers": True}])
+def test_addresses_travel_as_numbers(address: str, segments, more) -> None:
+    (one,) = translator(german, **more).translate([f"see {address} now"], segments=segments)
     assert (one.text, one.repairs) == (f"siehe {address} jetzt", ("keep_protected",))
     (off,) = translator(german).translate([f"see {address} now"], segments=segments, repairs=False)
     assert address not in off.text

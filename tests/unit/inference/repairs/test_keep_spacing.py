@@ -6,12 +6,12 @@ from recoversat.inference.repairs.keep_spacing import columns, spaced_alike
 
 
 def test_columns_are_translated_by_themselves(scripted) -> None:
-    translator = scripted({"gas": ["the EOS"], "house a": ["in EOS"], "gas house a": ["b EOS"]})
+    translator = scripted({"gas": ["the EOS"], "house a": ["in EOS"], "gas house a": ["b c EOS"]})
     translator.set_decoding(keep_spacing=True)
     table, run, spread = translator.translate([" gas\thouse a ", "gas     house a", "gas  house a"])
     assert table.text == " the\tin "
     assert run.text == "the     in"
-    assert spread.text == "b"  # one sentence with a slip in it: there is no other word to put blanks before
+    assert (spread.text, spread.repairs) == ("b  c", ("keep_spacing",))  # one sentence with a slip in it
     assert table.source == " gas\thouse a "
 
 

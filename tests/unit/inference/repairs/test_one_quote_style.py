@@ -15,6 +15,9 @@ from recoversat.inference.repairs.one_quote_style import requoted
         ('print("a")', 'print("a")', 'print("a")'),
         ('x = "a"', 'x = "a"', 'x = "a"'),
         ('a 5" disk and a 3" one', 'eine 5"-Diskette und eine 3"', 'eine 5"-Diskette und eine 3"'),
+        ('the word "joy", "hi"', "das Wort joy“, und »hi", "das Wort joy“, und »hi"),  # pairs that are none
+        ('say "hi"', '("hi")-"ho"', "(„hi“)-„ho“"),
+        ('the "a" of', 'das "a"b" c', 'das "a"b" c'),
         ("It's", "Es ist", "Es ist"),
     ],
 )

@@ -54,6 +54,8 @@ def test_a_translator_that_changes_nothing_gives_the_same_file(path: Path) -> No
     format = format_of(path) or "text"
     source: Any = path.read_bytes() if FORMATS[format].binary else path.read_bytes().decode()
     (out,) = translate_documents([source], same, language="en", target="de", format=format)
+    if format == "html":  # a page says in which language it is
+        source = source.replace('lang="en"', 'lang="de"')
     assert contents(out.text, path.suffix) == contents(source, path.suffix)
     assert parse(source, format, Languages("en", "de")).blocks
 

@@ -12,6 +12,7 @@ from recoversat.text.alignment import Part
 from recoversat.text.documents.html import Block, blocks_of_html
 from recoversat.text.documents.translating import TranslatedDocument, translate_documents
 from recoversat.text.placeholders import hard_texts
+from recoversat.text.wrapping import Wrapped, paragraphs
 
 Fake = Callable[[str], str]
 
@@ -443,7 +444,8 @@ def test_placeholders_numbers_and_lines_survive(fake: Fake, text: str, limit: in
         assert result.count(span) == text.count(span)
     assert Counter(re.findall(r"\d[\d.,:-]*\d|\d", result)) == Counter(re.findall(r"\d[\d.,:-]*\d|\d", text))
     assert re.findall(r"%s|%d", result) == re.findall(r"%s|%d", text)
-    assert re.findall(BREAKS, result) == re.findall(BREAKS, text)
+    if not any(isinstance(part, Wrapped) for part in paragraphs(text)):  # what is wrapped is wrapped again
+        assert re.findall(BREAKS, result) == re.findall(BREAKS, text)
 
 
 @settings(deadline=None)
