@@ -457,7 +457,8 @@ def test_any_text_keeps_what_is_protected(fake: Fake, text: str) -> None:
         assert result.count(span) == text.count(span)
     if "(" not in text:  # a URL grown together with half a bracket may seem to have grown when the other half moves
         assert Counter(hard_texts(result)) == Counter(hard_texts(text))
-    assert re.findall(BREAKS, result) == re.findall(BREAKS, text)
+    if not any(isinstance(part, Wrapped) for part in paragraphs(text)):
+        assert re.findall(BREAKS, result) == re.findall(BREAKS, text)
     assert [*map(str.isspace, (result[:1], result[-1:]))] == [*map(str.isspace, (text[:1], text[-1:]))]
 
 
