@@ -184,8 +184,8 @@ class _Buffer:
         inputs = {"tokens": self.tokens, "segments": self.segments, "places": places, "rows": self.rows}
         self.inputs = _values(inputs | {"wanted": self.wanted})
         self.chosen_only = _values({"chosen": self.chosen})
-        best_of = {"best_tokens": self.best_tokens, "best_log_probs": self.best_log_probs}
-        self.outputs = self.chosen_only | _values({"log_probs": self.log_probs} | best_of)
+        scored = _values({"log_probs": self.log_probs, "best_log_probs": self.best_log_probs})
+        self.outputs = self.chosen_only | scored | _values({"best_tokens": self.best_tokens})
 
 
 class Buffers(local):

@@ -93,18 +93,20 @@ def test_rounding_with_zero_as_the_least_value_is_a_relu(tmp_path: Path) -> None
 
 
 def test_batches_of_one_thread_share_buffers_and_do_not_disturb_each_other(folder: Path) -> None:
-    engine, all_, first, last = OnnxEngine(folder, CONFIG), [True] * 3, [True, True, False], [False, True, True]
+    all_, first, last = [True] * 3, [True, True, False], [False, True, True]
     batches = [([7, 8, 9], (all_, first, last), [11, FREE, 12]), ([30, 31, 32], (all_, last, first), None)]
 
-    def steps(source: list[int], active: tuple[list[bool], ...], forced: list[int] | None) -> Iterator[list[Any]]:
+    def steps(
+        engine: OnnxEngine, source: list[int], active: tuple[list[bool], ...], forced: list[int] | None
+    ) -> Iterator[list[Any]]:
         stepper, tokens = engine.start([source], np.array([3])), np.full((1, 3), BOS)
         for number, flags in enumerate(active):
             choice = stepper.step(tokens, np.array([flags]), np.array([forced]) if forced and not number else None)
             tokens = choice.tokens
             yield [tokens.tolist(), choice.log_probs.tolist()]
 
-    alone = [list(steps(*batch)) for batch in batches]
-    in_turn = list(zip(*(steps(*batch) for batch in batches), strict=True))
+    alone, engine = [list(steps(OnnxEngine(folder, CONFIG), *batch)) for batch in batches], OnnxEngine(folder, CONFIG)
+    in_turn = list(zip(*(steps(engine, *batch) for batch in batches), strict=True))
     assert [list(each) for each in zip(*in_turn, strict=True)] == alone
     assert alone[0][0][0][0][::2] == [11, 12]
 
