@@ -395,9 +395,9 @@ class Translator:
         return document.text
 
     def _terms(self, given: GlossaryLike | None, *, forced: bool) -> Glossary | None:
-        """Return the terms of a call; who forces words does without those that were set for all calls."""
+        """Return the terms of a call, over those that were set for all; what is forced is not written again."""
         if given is None:
-            return None if forced else self.glossary
+            return self.glossary
         check_glossary(self.config.model.kind, forced=forced)
         return Glossary.of(given).over(self.glossary)
 

@@ -221,7 +221,7 @@ def test_the_command_line_has_the_dial(tmp_path: Path) -> None:
             runner.invoke(app, ["translate", str(tmp_path / "jsonl"), "--to", "de", "--jsonl", *more]).stdout
         )
         assert 0.1 < told["confidence"] <= 1
-        for other, message in ((["--force", "1:1=Es"], "go without --force"), (["--beam", "2"], "go without --beam")):
+        for other, message in ((["--force", "1:1=Es"], "without forced words"), (["--beam", "2"], "without a beam")):
             refused = runner.invoke(app, [*asked, *more, *other])
             assert message in str(refused.exception)
     assert "--exact goes without" in str(runner.invoke(app, [*asked, "--exact", "--best-of", "2"]).exception)

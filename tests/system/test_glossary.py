@@ -30,6 +30,14 @@ def test_terms_are_obeyed_and_the_rest_stays(translator: Translator) -> None:
     assert asked[1] == plain[1]
 
 
+def test_the_term_stands_in_its_own_place(translator: Translator) -> None:
+    line = "Two young dogs run across the green field and play with a red ball."
+    (one,) = translator.translate([line], glossary={"green field": "Weide"})
+    assert "Weide" in one.text
+    assert "Feld" not in one.text
+    assert one.text.startswith("Zwei junge Hunde")
+
+
 def test_what_obeys_already_is_left_alone(translator: Translator) -> None:
     (plain,) = translator.translate([LINE])
     (asked,) = translator.translate([LINE], glossary={"dog": "Hund", "children": "Kind", "nowhere": "x"})

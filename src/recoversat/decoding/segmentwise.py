@@ -31,9 +31,7 @@ class Decoded:
     top_tokens: list[list[list[tuple[int, float]]]] = field(default_factory=list)
     judged: list[float] = field(default_factory=list)  # of its tokens and EOS with K = 1, where somebody asked
     draft: list[int] = field(default_factory=list, repr=False)  # what was verified (`recoversat.decoding.verify`)
-    accepted: list[bool] = field(
-        default_factory=list, repr=False
-    )  # which tokens of the only segment the draft had proposed
+    accepted: list[bool] = field(default_factory=list, repr=False)  # which tokens the draft had too, in their place
 
     @property
     def as_one(self) -> list[float]:

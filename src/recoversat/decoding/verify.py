@@ -31,6 +31,7 @@ def write_verified(draft: Sequence[int], verifier: Verifier, limit: int, scores:
     written: list[int] = []
     log_probs: list[float] = []
     accepted: list[bool] = []
+    ended = [*draft, EOS]
     passes, place = 0, 0
     while len(written) < limit and EOS not in written[-1:]:
         between_steps()
@@ -41,7 +42,7 @@ def write_verified(draft: Sequence[int], verifier: Verifier, limit: int, scores:
         tokens = choices.tolist()
         agreed = next((n for n, token in enumerate(proposed) if token != tokens[n]), len(proposed))
         written += tokens[: agreed + 1]
-        accepted += [True] * agreed + [False]
+        accepted += [True] * agreed + [ended[place + agreed : place + agreed + 1] == [tokens[agreed]]]
         log_probs += likely[: agreed + 1].tolist() if scores else []
         verifier.forget(len(written))
         place = find_again(written, draft, place + agreed)

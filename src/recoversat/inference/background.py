@@ -26,7 +26,7 @@ def awaitable(method: Callable[Concatenate[S, P], R]) -> Callable[Concatenate[S,
     """Make a method that runs in a thread, one call after the other, and ends soon once it is cancelled."""
 
     @wraps(method)
-    async def run(self: S, *args: P.args, **kwargs: P.kwargs) -> R:
+    async def run(self: S, /, *args: P.args, **kwargs: P.kwargs) -> R:
         left = threading.Event()
 
         def check() -> None:

@@ -125,7 +125,7 @@ class ObeyGlossary(Repair):
     def _counts(self, asked: list[_Attempt]) -> list[int]:
         """Return K for each: as asked, or by length, but at least two where the model has learnt that."""
         lengths = [len(one.draft.source.ids) for one in asked]
-        k = self.request.segments if isinstance(self.request.segments, int) else "auto"
+        k = self.request.segments if isinstance(self.request.segments, int) else None
         least = min((n for n in self.translator.config.train.segment_choices if n > 1), default=1)
         return [max(int(n), least) for n in self.translator.segment_counts(k, lengths)]
 

@@ -41,7 +41,7 @@ class Segment:
 
 @dataclass(frozen=True)
 class Verified:
-    """What K segments had drafted, and which tokens of the translation K = 1 took from it; the others are its own."""
+    """What K segments had drafted, and which tokens of the translation it had right; K = 1 corrected the others."""
 
     draft: list[str]  # pieces
     accepted: list[bool]  # of each token, EOS included

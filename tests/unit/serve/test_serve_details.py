@@ -232,3 +232,17 @@ def test_exact_shows_its_draft(make_client: MakeClient) -> None:
     (sentence,) = ask(client, "the dogs run", trace=0, quality="exact").json()["trace"]
     assert sentence["draft"] == {"pieces": ["THE", "DOGS"], "accepted": [True, True, False, False]}
     assert len(sentence["segments"]) == 1
+
+
+def test_a_glossary_costs_its_sender_turns(client: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
+    batcher, costs = client.service.batcher, []  # type: ignore[attr-defined]
+    submit = batcher.submit
+
+    def noting(sender: str, key: Any, tasks: Any) -> Any:
+        costs.extend(cost for _, cost in tasks)
+        return submit(sender, key, tasks)
+
+    monkeypatch.setattr(batcher, "submit", noting)
+    ask(client)
+    ask(client, glossary=TERMS)
+    assert costs == [len(SENTENCE), 4 * len(SENTENCE)]

@@ -59,6 +59,7 @@ def test_terms_are_whole_words_the_longest_first() -> None:
     glossary = Glossary.of({"house": "Haus", "house boat": "Hausboot", "C++": "="})
     assert found(glossary, "Houses, the house boat, a housekeeper") == ["Houses", "house boat"]
     assert found(glossary, "a house-boat in C++, or C++x") == ["house", "C++"]
+    assert found(glossary, "a house boating trip") == ["house"]
     assert found(glossary, "in-house house's") == ["house"]  # each once
 
 

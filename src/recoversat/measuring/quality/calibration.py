@@ -22,7 +22,6 @@ from recoversat.translator import Translator
 
 Floats = NDArray[np.float64]
 
-GOOD = 30.0  # chrF2++ by default: what is below is mostly wrong, or translated very freely
 _FOLDS, _ROUNDS, _RIDGE = 5, 50, 1e-3
 _FEWEST = 100  # sentences a curve can be fitted to
 _BINS = (0.0, 0.5, 0.6, 0.7, 0.8, 0.85, 0.9, 0.95, 1.0)

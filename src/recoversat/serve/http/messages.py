@@ -164,7 +164,7 @@ class TracedDraft(BaseModel):
     """What was drafted and verified, where quality is "exact"."""
 
     pieces: list[str]
-    accepted: list[bool] = Field(description="of each token of the only segment: from the draft, or corrected")
+    accepted: list[bool] = Field(description="of each token: the draft had it too, or it was corrected")
 
 
 class TracedSentence(BaseModel):
