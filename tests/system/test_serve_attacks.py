@@ -79,23 +79,25 @@ def held(server: Running) -> Iterator[None]:
 
 
 @pytest.mark.parametrize(
-    ("text", "format_"),
+    ("text", "format_", "share"),
     [
-        ("e" + 9000 * "\u0301", "text"),
-        ("a %" + 9990 * "0" + "!", "text"),
-        ("<" + 4990 * 'a"', "html"),
-        ("<p " + 9980 * "a" + ">", "html"),
-        ("<b>" + "x" * 9900 + "!<wbr></b>", "html"),
+        ("e" + 9000 * "\u0301", "text", 1.0),  # took minutes
+        ("a %" + 9990 * "0" + "!", "text", 1.0),  # likewise
+        ("<" + 4990 * 'a"', "html", 0.8),  # 1.24
+        ("<p " + 9980 * "a" + ">", "html", 0.2),  # 0.62
+        ("<b>" + "x" * 9900 + "!<wbr></b>", "html", 0.8),
     ],
     ids=["accents", "conversion", "tag name", "attribute", "last word"],
 )
-def test_a_nasty_text_costs_no_more_than_others(server: Running, ordinary: float, text: str, format_: str) -> None:
+def test_a_nasty_text_costs_no_more_than_others(
+    server: Running, ordinary: float, text: str, format_: str, share: float
+) -> None:
     workers, before = server.workers(), seconds_used(server)
     with ThreadPoolExecutor(1) as pool:
         nasty = pool.submit(server.post, "/translate", timeout=60, q=text, format=format_, **EN_DE)
         assert server.get("/livez")
         nasty.result()
-    assert seconds_used(server) - before < 2 * ordinary  # each took minutes
+    assert seconds_used(server) - before < share * ordinary
     assert server.workers() == workers
     assert server.post("/translate", q="alpha", **EN_DE)["translatedText"]
     assert max(psutil.Process(pid).memory_info().rss for pid in workers) < 600 << 20
