@@ -39,11 +39,12 @@ docs: setup  # the documentation as a site in site/; open site/index.html
 mutants: setup  # small faults, one at a time: does a test notice each?
 	$(PY) tests/mutants.py
 
-# Text handling and the built-in model on nasty input: make fuzz TEXTS=1000000 SENTENCES=10000
+# Text handling and the built-in model on nasty input: make fuzz TEXTS=1000000 SENTENCES=10000 PROGRESS=work/fuzz.json
+# With PROGRESS a campaign that was interrupted goes on where it was.
 TEXTS ?= 20000
 SENTENCES ?= 200
 fuzz: setup
-	OMP_NUM_THREADS=1 $(PY) tests/fuzz.py --texts $(TEXTS) --sentences $(SENTENCES)
+	OMP_NUM_THREADS=1 $(PY) tests/fuzz.py --texts $(TEXTS) --sentences $(SENTENCES) $(if $(PROGRESS),--progress $(PROGRESS))
 
 # The tables from raw text, on a machine with a GPU: make reproduce DATA=../shared/data OUT=work/reproduce
 DATA ?= ../shared/data

@@ -1,6 +1,6 @@
 """Put load on `recoversat serve`, on this machine only, bounded in time and number of requests.
 
-    python benchmarks/serve_load.py compare --model MODEL --text sentences.txt   # with and without dynamic batching
+    python benchmarks/serve_load.py compare --clients 256   # with and without dynamic batching, the built-in model
     python benchmarks/serve_load.py kill    --model MODEL --text sentences.txt   # a worker dies under load
     python benchmarks/serve_load.py memory  --model MODEL --text sentences.txt   # does it grow?
 
@@ -26,6 +26,7 @@ from pathlib import Path
 import psutil
 
 MOST_SECONDS, MOST_REQUESTS, MOST_CLIENTS = 600, 200_000, 1000
+TEXT = Path(__file__).parents[1] / "tests/data/tatoeba.en"
 
 
 @dataclass
@@ -265,8 +266,8 @@ def main() -> None:
     """Read the command line and run one of the tests."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("test", choices=["compare", "kill", "memory"])
-    parser.add_argument("--model", required=True, help="model folder; its config names the languages")
-    parser.add_argument("--text", required=True, type=Path, help="sentences, one a line")
+    parser.add_argument("--model", help="model folder; its config names the languages; the built-in model by default")
+    parser.add_argument("--text", type=Path, default=TEXT, help="sentences, one a line")
     parser.add_argument("--sentences", type=int, default=200, help="use at most so many of them")
     parser.add_argument("--source", default="en")
     parser.add_argument("--target", default="de")

@@ -22,14 +22,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import psutil
-from serve_load import Client, Server, quantile, serving
+from serve_load import TEXT, Client, Server, quantile, serving
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from tests.nasty import REPEATED, stretched
 
 MOST_SECONDS, MOST_CLIENTS = 3600, 250
-TEXT = Path(__file__).parents[1] / "tests/data/tatoeba.en"
 _PATIENCE = 0.5  # seconds before a refused client tries again
 _PROBE_EVERY = 0.5
 _IDLE_PROBES = 40
