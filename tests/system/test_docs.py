@@ -86,7 +86,7 @@ def test_the_site_has_every_command_the_settings_and_the_docstrings(site: Path) 
         assert f"recoversat {name}" in commands
         assert all(option in commands for param in command.params for option in param.opts if option.startswith("--"))
     assert "train.repeat_prob" in (site / "settings.html").read_text(encoding="utf-8")
-    python = Addresses(site / "python.html").places
+    python = Addresses(site / "reference.html").places
     assert {"recoversat.translator.Translator.translate", "recoversat.training.loop.train"} <= python
 
 

@@ -238,9 +238,9 @@ def test_a_glossary_costs_its_sender_turns(client: TestClient, monkeypatch: pyte
     batcher, costs = client.service.batcher, []  # type: ignore[attr-defined]
     submit = batcher.submit
 
-    def noting(sender: str, key: Any, tasks: Any) -> Any:
-        costs.extend(cost for _, cost in tasks)
-        return submit(sender, key, tasks)
+    def noting(sender: str, jobs: Any) -> Any:
+        costs.extend(cost for *_, cost in jobs)
+        return submit(sender, jobs)
 
     monkeypatch.setattr(batcher, "submit", noting)
     ask(client)
