@@ -237,8 +237,8 @@ def test_a_short_request_goes_in_between_where_its_client_has_not_had_its_share(
         await busy(worker)
         assert worker.batch.is_long
         assert worker.errand() is None
-        futures += batcher.submit("slow", jobs("a", [(3, 60)]))
-        futures += batcher.submit("slow", jobs("a", [(4, 10)]))  # begins after the turn of the long one
+        futures += batcher.submit("slow", jobs("a", [(3, 60)]))  # begins after the turn of the long one
+        futures += batcher.submit("slow", jobs("a", [(4, 10)]))
         futures += batcher.submit("quick", jobs("b", [(5, 30), (6, 30), (7, 30)]))
         futures += batcher.submit("long", jobs("b", [(8, 100), (9, 100)]))  # no part of it goes in between
         errand = worker.errand()
@@ -250,17 +250,13 @@ def test_a_short_request_goes_in_between_where_its_client_has_not_had_its_share(
         assert errand is not None
         assert errand.tasks == [7]
         errand.finish([70])
-        errand = worker.errand()
-        assert errand is not None
-        assert errand.tasks == [3]
-        errand.finish([30])
         assert worker.errand() is None
         worker.gate.set()
-        assert await results_of(futures) == [1, 2, 30, 4, 50, 60, 70, 8, 9]
+        assert await results_of(futures) == [1, 2, 3, 4, 50, 60, 70, 8, 9]
         batcher.close()
 
     asyncio.run(main())
-    assert worker.seen[1:] == [[8, 9], [4]]
+    assert worker.seen[1:] == [[8, 9], [4, 3]]
 
 
 def test_what_is_done_in_between_costs_no_more_than_what_has_to_wait() -> None:
@@ -301,6 +297,29 @@ def test_a_short_request_has_no_long_company() -> None:
 
     asyncio.run(main())
     assert worker.seen == [[1], [3], [2] * 8, [5, 4]]
+
+
+def test_the_short_requests_of_one_client_keep_each_other_company_and_let_others_in_between() -> None:
+    worker = Doing(same, is_open=False)
+
+    async def main() -> None:
+        batcher = Batcher([worker], BatchLimits(window=0.05))
+        futures = [batcher.submit("crowd", jobs("a", [(number, 20)]))[0] for number in range(20)]
+        await busy(worker)
+        assert worker.batch.is_long
+        futures += batcher.submit("crowd", jobs("a", [(20, 20)]))
+        assert worker.errand() is None
+        futures += batcher.submit("other", jobs("a", [(21, 20)]))
+        errand = worker.errand()
+        assert errand is not None
+        assert errand.tasks == [21]
+        errand.finish([21])
+        worker.gate.set()
+        assert await results_of(futures) == list(range(22))
+        batcher.close()
+
+    asyncio.run(main())
+    assert [len(tasks) for tasks in worker.seen] == [20, 1]
 
 
 def test_what_was_given_in_between_is_answered_when_everything_fails() -> None:

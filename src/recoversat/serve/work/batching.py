@@ -93,7 +93,7 @@ class Batch(Generic[G, T, R]):
     @property
     def is_long(self) -> bool:
         """Say whether it belongs to something that takes its time: what is short may go in between."""
-        return not all(job.is_short for job in self.jobs)
+        return self.turn - min(job.start for job in self.jobs) > _SHORT
 
     def finish(self, results: Sequence[R | Exception]) -> None:
         """Tell those who wait."""
@@ -244,8 +244,7 @@ class Batcher(Generic[G, T, R]):
         """Take short requests of clients that have not had more than their share, while a long one is being done."""
         with self._changed:
             waiting = [job for job in self._waiting if not (job.losses or job.future.cancelled())]
-            begun = max(self._now, batch.turn)
-            short = [job for job in waiting if job.is_short and job.start <= begun]
+            short = [job for job in waiting if job.is_short and (job.start <= self._now or job.start < batch.turn)]
             return self._take(short, _ERRAND) if short else None
 
     def _try_again(self, jobs: list[_Job[G, T, R]], error: WorkerLostError) -> None:
@@ -282,9 +281,9 @@ class Batcher(Generic[G, T, R]):
         """Take whose turn it is, and of those whose turn is near the ones most like it, of at most that cost together."""
         first = min(choice, key=lambda job: job.turn)
         self._now = max(self._now, first.start)
-        near = [job for job in choice if job.turn <= first.turn + _SHORT and job.is_short == first.is_short]
-        alike = [job for job in near if job.group == first.group and job is not first]
-        alike = [job for job in alike if not (job.losses or first.losses)]
+        near = [job for job in choice if job.turn <= first.turn + _SHORT or job.client == first.client]
+        alike = [job for job in near if job.group == first.group and job.is_short == first.is_short]
+        alike = [job for job in alike if job is not first and not (job.losses or first.losses)]
         alike.sort(key=lambda job: abs(job.cost - first.cost))
         batch, cost = [first], first.cost
         for job in alike[: self._limits.jobs - 1]:
