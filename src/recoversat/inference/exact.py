@@ -40,7 +40,7 @@ def _begin(engine: Engine, sources: Sources, options: Options) -> Callable[[list
         return None
     (limit,) = options.most_steps(sources, np.ones(1, dtype=np.int64)).tolist()
     verifier = engine.verifier(sources[0], limit)
-    return verifier and (lambda draft: write_verified(draft, verifier, limit, options.scores))
+    return None if verifier is None else lambda draft: write_verified(draft, verifier, limit, options.scores)
 
 
 def decode_greedily(engine: Engine, sources: Sources, options: Options) -> list[Decoded]:
