@@ -15,10 +15,10 @@ from urllib.parse import quote
 from playwright.sync_api import sync_playwright
 
 PORT = 5973
-TEXT = "The weather is very nice today, so we went for a walk in the park."
+TEXT = "Der Lehrer bat die Kinder, ihre Bücher zu öffnen und die erste Seite zu lesen."
 VIEWS = {
     "light": (1180, 900, "light", ""),
-    "dark": (1180, 900, "dark", "&force=0.1.0.%E2%96%81sch%C3%B6n"),
+    "dark": (1180, 900, "dark", "&force=0.4.0.%E2%96%81to"),
     "phone": (390, 800, "light", ""),
 }
 
@@ -50,10 +50,13 @@ def main() -> None:
                 page = browser.new_page(
                     viewport={"width": width, "height": height}, color_scheme=scheme, reduced_motion="reduce"
                 )
-                page.goto(f"{address}/#from=en&to=de&k=5&q={quote(TEXT)}{forced}")
+                page.goto(f"{address}/#from=de&to=en&k=12&q={quote(TEXT)}{forced}")
                 page.wait_for_timeout(3000)
                 for _ in range(3):  # the times shown are those of a server that is warm, and of no page being drawn
-                    page.get_by_role("button", name="Translate").click()
+                    if forced:  # a click would begin anew, without it
+                        page.reload()
+                    else:
+                        page.get_by_role("button", name="Translate").click()
                     page.wait_for_timeout(1500)
                 page.screenshot(path=folder / f"serve-{name}.png", full_page=True)
             browser.close()

@@ -1,6 +1,8 @@
 """People's files through the command line, Python and the built-in model."""
 
+import gzip
 import json
+import lzma
 import shutil
 from pathlib import Path
 
@@ -105,6 +107,22 @@ def test_lines_of_json_and_lines_by_extension(tmp_path: Path, translator: Transl
     assert json.loads((tmp_path / "b.jsonl").read_text())["translation"] == "Das alte Haus"
 
 
+def test_a_compressed_file_is_what_it_unpacks_to(tmp_path: Path, translator: Translator) -> None:
+    for name in ("page.html", "memory.tmx"):
+        plain, packed = tmp_path / name, tmp_path / f"{name}.gz"
+        assert run(DATA / name, "--out", plain).exit_code == 0
+        (tmp_path / "in").mkdir(exist_ok=True)
+        (tmp_path / "in" / packed.name).write_bytes(gzip.compress((DATA / name).read_bytes()))
+        assert run(tmp_path / "in" / packed.name, "--out", packed).exit_code == 0
+        assert gzip.decompress(packed.read_bytes()) == plain.read_bytes()
+    assert run(tmp_path / "in" / "memory.tmx.gz").exit_code == 0
+    assert (tmp_path / "in" / "memory.de.tmx").read_bytes() == (tmp_path / "memory.tmx").read_bytes()
+    (tmp_path / "a.jsonl.xz").write_bytes(lzma.compress(b'{"id": 7, "text": "The old house"}\n'))
+    assert json.loads(run(tmp_path / "a.jsonl.xz").stdout)["translation"] == "Das alte Haus"
+    translator.translate_file(tmp_path / "a.jsonl.xz", tmp_path / "b.jsonl.gz")
+    assert json.loads(gzip.decompress((tmp_path / "b.jsonl.gz").read_bytes()))["translation"] == "Das alte Haus"
+
+
 def test_a_mark_of_byte_order_stays(tmp_path: Path) -> None:
     (tmp_path / "a.vtt").write_bytes(b"\xef\xbb\xbfWEBVTT\n\n00:01.000 --> 00:02.000\nThe old house\n")
     assert run(tmp_path / "a.vtt").stdout_bytes.startswith(b"\xef\xbb\xbfWEBVTT\n\n00:01.000 --> 00:02.000\nDas alte")
@@ -117,5 +135,7 @@ def test_python_answers_bytes_for_bytes(translator: Translator) -> None:
     assert parse(again.text, "odt").blocks[0].text == parse(done.text, "odt").blocks[0].text == "Das alte Haus"
     with pytest.raises(UserError, match="no odt file"):
         translator.translate_documents([b"text"], format="odt")
-    with pytest.raises(TypeError, match="read from bytes"):
+    with pytest.raises(UserError, match="read from bytes"):
         translator.translate_documents(["text"], format="odt")
+    with pytest.raises(UserError, match="read from text"):
+        translator.translate_documents([b"text"], format="md")

@@ -102,5 +102,13 @@ def test_lines_that_are_not_sure_are_left_or_marked() -> None:
     assert [one.get("doubtful", False) for one in marked] == doubtful
     assert [one["translation"] for one in marked] == [one.text for one in sure]
     assert all(0 <= one["confidence"] <= 1 for one in marked)
+    broken = json.dumps({"text": "\n".join(lines)}) + "\n" + json.dumps({"text": f"{lines[0]}\n{lines[0]}"}) + "\n"
+    both, single = map(
+        json.loads, runner.invoke(app, [*command, str(bound), "--jsonl"], input=broken).stdout.split("\n")[:2]
+    )
+    assert both["translation"] == "\n".join(one.text for one in sure)
+    assert both["confidence"] == min(one["confidence"] for one in marked)
+    assert both["doubtful"]
+    assert (single["confidence"], single.get("doubtful", False)) == (marked[0]["confidence"], doubtful[0])
     refused = runner.invoke(app, [*command, "0.5", "--format", "text"], input="x").exception
     assert "goes without" in str(refused)

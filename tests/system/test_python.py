@@ -5,6 +5,7 @@ import copy
 import doctest
 import pickle
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -26,6 +27,14 @@ def test_examples_of_the_documentation_are_true() -> None:
     results = doctest.testfile(str(DOCS / "python.md"), module_relative=False, encoding="utf-8")
     assert results.attempted > 10
     assert results.failed == 0
+
+
+def test_threads_share_a_translator(translator: Translator) -> None:
+    lines = [LINE, "Good morning!", "Two dogs run.", "Where is the station?"]
+    alone = {mode: translator.translate(lines, quality=mode, batch_size=1) for mode in ("fast", "exact")}
+    with ThreadPoolExecutor(4) as pool:
+        jobs = [(mode, pool.submit(translator.translate, lines, quality=mode, batch_size=1)) for mode in [*alone] * 4]
+        assert all([one.ids for one in job.result()] == [one.ids for one in alone[mode]] for mode, job in jobs)
 
 
 def test_what_is_public_is_named() -> None:

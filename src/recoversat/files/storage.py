@@ -210,6 +210,15 @@ def _opened(path: Path) -> Iterator[IO[bytes]]:
         yield stream
 
 
+def unpacked_name(path: Path) -> Path:
+    """Return the name of a file without what says that it is compressed.
+
+    >>> unpacked_name(Path("page.html.gz")).name, unpacked_name(Path("page.html")).name
+    ('page.html', 'page.html')
+    """
+    return path.with_suffix("") if path.suffix in (".gz", ".xz", ".zst") else path
+
+
 def open_bytes(path: Path) -> IO[bytes]:
     """Open a file for reading, uncompressed on the way as its name says."""
     if path.suffix == ".zst":

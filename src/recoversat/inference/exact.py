@@ -4,7 +4,7 @@ It takes fewer calls of the model than K = 1 has tokens, and more work in each. 
 batch for work: of several sentences, and of one so short that it is not divided, K = 1 writes every token itself.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -21,19 +21,26 @@ def decode_exactly(engine: Engine, sources: Sources, n_segments: Ints, options: 
     if len(sources) > 1 or n_segments[0] == 1:
         return decode_greedily(engine, sources, options)
     sources = engine.encode(sources)
-    drafts = engine.decode(sources, n_segments, replace(options, scores=False, top_tokens=0))
-    written = verify_drafts(engine, sources, [assemble(draft.segments) for draft in drafts], options)
-    return [replace(one, steps=draft.steps + one.steps) for one, draft in zip(written, drafts, strict=True)]
+    if not (verify := _begin(engine, sources, options)):
+        return decode_greedily(engine, sources, options)
+    (draft,) = engine.decode(sources, n_segments, replace(options, scores=False, top_tokens=0))
+    written = verify(assemble(draft.segments))
+    return [replace(written, steps=draft.steps + written.steps)]
 
 
 def verify_drafts(engine: Engine, sources: Sources, drafts: Sequence[list[int]], options: Options) -> list[Decoded]:
     """Write what K = 1 writes, from drafts that are there already."""
-    limits = options.most_steps(sources, np.ones(len(sources), dtype=np.int64))
-    alone = len(sources) == 1 and not options.top_tokens  # what else was likely is known only step by step
-    verifier = engine.verifier(sources[0], int(limits[0])) if alone else None
-    if verifier is None:
-        return decode_greedily(engine, sources, options)
-    return [write_verified(drafts[0], verifier, int(limits[0]), options.scores)]
+    verify = _begin(engine, sources, options)
+    return [verify(drafts[0])] if verify else decode_greedily(engine, sources, options)
+
+
+def _begin(engine: Engine, sources: Sources, options: Options) -> Callable[[list[int]], Decoded] | None:
+    """Return what verifies the draft of a sentence; None where there are several, or the engine cannot."""
+    if len(sources) > 1 or options.top_tokens:  # what else was likely is known only step by step
+        return None
+    (limit,) = options.most_steps(sources, np.ones(1, dtype=np.int64)).tolist()
+    verifier = engine.verifier(sources[0], limit)
+    return None if verifier is None else lambda draft: write_verified(draft, verifier, limit, options.scores)
 
 
 def decode_greedily(engine: Engine, sources: Sources, options: Options) -> list[Decoded]:

@@ -13,7 +13,7 @@ from recoversat.files.builtin import builtin_model
 from recoversat.files.model_folder import model_fingerprint, read_config, resolve_model
 from recoversat.files.storage import fingerprint
 from recoversat.inference.request import WantedSegments, modes_for
-from recoversat.pipeline.direction import AUTO, Directions
+from recoversat.pipeline.direction import AUTO, Directions, Pair
 from recoversat.pipeline.outputs import plan_outputs
 from recoversat.pipeline.translate_documents import translate_documents
 from recoversat.pipeline.translate_files import LineOptions, translate_jobs
@@ -111,17 +111,30 @@ class TranslateCommand:
         return self if together else replace(self, at_once=True)
 
     def model_choice(self, device: str) -> ModelChoice:
-        """Say for several workers which model translates, and in which direction: that of the first text."""
+        """Say for several workers which model translates, and in which direction: one for all texts."""
         source, target = self.source, self.target
         if source == AUTO or not (source or target):
-            directions = Directions(read_config(self._folder)[0].data, source, target)
-            for path in self.files:
-                part = next(open_input(path, jsonl=self.jsonl).parts(_SAMPLE), None)
-                texts = open_input(path, jsonl=self.jsonl).texts(part) if part else []
-                source, target = directions.choose("\n".join(texts), str(path))
+            source, target = self._common_direction()
         return ModelChoice(
             self.model, source, target, self.segments, self.batch_size, self.beam, device, self.compute_type
         )
+
+    def _common_direction(self) -> Pair:
+        """Return the direction in which all files are to be translated; those without letters say nothing."""
+        directions = Directions(read_config(self._folder)[0].data, self.source, self.target)
+        chosen: dict[Pair, Path] = {}  # and the first file of each
+        for path in self.files:
+            part = next(open_input(path, jsonl=self.jsonl).parts(_SAMPLE), None)
+            text = "\n".join(open_input(path, jsonl=self.jsonl).texts(part)) if part else ""
+            if any(map(str.isalpha, text)):
+                chosen.setdefault(directions.choose(text, str(path)), path)
+        if len(chosen) > 1:
+            found = ", ".join(f"{path} is {source} -> {target}" for (source, target), path in chosen.items())
+            raise UserError(
+                f"{found}: --workers, --cluster and --shard translate one direction; translate these files apart, "
+                f"or name the language of all of them with --from"
+            )
+        return next(iter(chosen), directions.choose("", ""))
 
     @property
     def _folder(self) -> Path:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import AnyStr
 
 from recoversat.errors import UserError
-from recoversat.files.storage import atomic_file, decoded, faults_named, open_bytes
+from recoversat.files.storage import atomic_stream, decoded, faults_named, open_bytes, unpacked_name
 from recoversat.inference.request import WantedSegments
 from recoversat.pipeline.direction import Directions, turned
 from recoversat.pipeline.outputs import Job
@@ -23,14 +23,17 @@ _SAMPLE = 512  # blocks that tell the language of a document
 def choose_format(wanted: str | None, files: Sequence[Path], jsonl: bool) -> tuple[str, bool]:
     """Tell which format files are in, and whether lines are JSON: as wanted, or else by their extensions.
 
-    >>> choose_format(None, [Path("report.docx")], False), choose_format(None, [Path("corpus.en")], False)
+    >>> choose_format(None, [Path("report.docx")], False), choose_format(None, [Path("corpus.en.gz")], False)
     (('docx', False), ('lines', False))
     """
     if wanted and wanted != "lines" and wanted not in FORMATS:
         raise UserError(f"--format {wanted}: there are lines, {', '.join(FORMATS)}")
     if wanted or jsonl or not files:
         return wanted or "lines", jsonl
-    found = {format_of(path) or ("jsonl" if path.suffix.lower() in _JSON_LINES else "lines") for path in files}
+    found = {
+        format_of(path) or ("jsonl" if path.suffix.lower() in _JSON_LINES else "lines")
+        for path in map(unpacked_name, files)
+    }
     if len(found) > 1:
         raise UserError(f"files of several formats ({', '.join(sorted(found))}): translate them apart, or add --format")
     (format,) = found
@@ -98,7 +101,8 @@ def _beside(files: Sequence[Path], target: str, format: str) -> Path:
     """Name the translation of a file that is no text: it does not go to a terminal."""
     if not files:
         raise UserError(f"--format {format}: name the file to write: --out FILE")
-    out = files[0].with_suffix(f".{target}{files[0].suffix}")
+    name = unpacked_name(files[0])
+    out = name.with_suffix(f".{target}{name.suffix}")
     if out.exists():
         raise UserError(f"{out} exists already; name another file: --out FILE")
     print(f"writing {out}", file=sys.stderr)
@@ -123,5 +127,5 @@ def _write(documents: Sequence[bytes], out: Path | None) -> None:
         sys.stdout.buffer.write(whole)
         sys.stdout.buffer.flush()
         return
-    with atomic_file(out) as scratch:
-        scratch.write_bytes(whole)
+    with atomic_stream(out) as stream:
+        stream.write(whole)

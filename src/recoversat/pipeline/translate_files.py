@@ -111,19 +111,33 @@ def translate_texts(
     beam: int,
     confidence: bool = False,
 ) -> list[Translation]:
-    """Translate lines, and what has line breaks as documents that keep them."""
-    lines = [text for text in texts if "\n" not in text]
-    each = iter(
-        translator.translate(
+    """Translate lines, and what has line breaks as documents that keep them.
+
+    With `confidence` a document is as sure as the least sure of its sentences, and translated by itself.
+    """
+
+    def write(lines: list[str]) -> list[Translation]:
+        return translator.translate(
             lines, segments=segments, batch_size=batch_size, beam=beam, scores=False, confidence=confidence
         )
-    )
-    documents = iter(
-        translator.translate_documents(
-            [text for text in texts if "\n" in text], segments=segments, batch_size=batch_size, beam=beam
-        )
-    )
-    return [Translation(text, next(documents).text) if "\n" in text else next(each) for text in texts]
+
+    def write_documents(texts: list[str]) -> list[Translation]:
+        sure: list[float] = []
+
+        def noted(sentences: list[str]) -> list[str]:
+            done = write(sentences)
+            sure.extend(one.confidence for one in done if confidence and one.confidence is not None)
+            return [one.text for one in done]
+
+        done = translator.translate_documents(texts, translate=noted)
+        least = min(sure, default=None)
+        return [Translation(text, one.text, confidence=least) for text, one in zip(texts, done, strict=True)]
+
+    broken = [text for text in texts if "\n" in text]
+    groups = [[text] for text in broken] if confidence else [broken]
+    documents = (one for group in groups for one in write_documents(group))
+    each = iter(write([text for text in texts if "\n" not in text]))
+    return [next(documents) if "\n" in text else next(each) for text in texts]
 
 
 @dataclass(frozen=True)

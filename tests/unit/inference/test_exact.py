@@ -79,6 +79,8 @@ def test_a_doubted_translation_is_its_own_draft(translator, verified) -> None:
 
 
 def test_an_engine_that_cannot_verify_writes_every_token_itself() -> None:
+    without_draft = writes({("no 7 8", 1): ["7 8 EOS"]})
+    assert without_draft.translate(["no 7 8"], quality="exact")[0].text == "7 8"
     translator = writes({("no 7 8", 1): ["7 8 EOS"], ("no 7 8", 2): ["7 EOS", "7 EOS"]})
     assert translator.translate(["no 7 8"], quality="exact")[0].text == "7 8"
     translator.set_decoding(exact=True)

@@ -69,7 +69,7 @@ def parse(source: AnyStr, format: str, languages: Languages = Languages("", ""))
         raise UserError(f"format {format!r} is not known; there are: {', '.join(FORMATS)}")
     known = FORMATS[format]
     if isinstance(source, bytes) != known.binary:
-        raise TypeError(f"format {format!r} is read from {'bytes' if known.binary else 'text'}")
+        raise UserError(f"format {format!r} is read from {'bytes' if known.binary else 'text (str)'}")
     if not known.is_available:
         raise UserError(f"format {format} needs {known.library}: pip install 'recoversat[files]'")
     module = import_module(f"{__name__}.{known.module}")
