@@ -60,6 +60,9 @@ def translate(
     no_repairs: Annotated[
         bool, typer.Option("--no-repairs", help="As the paper decodes: nothing joined, cut or written again.")
     ] = False,
+    no_shortlist: Annotated[
+        bool, typer.Option("--no-shortlist", help="Choose from the whole vocabulary, whatever the model's shortlist.")
+    ] = False,
     teacher: Annotated[
         Path | None, typer.Option(help="Of a one-step model: teacher that judges its candidates.", show_default=False)
     ] = None,
@@ -89,7 +92,7 @@ def translate(
     from recoversat.translator import Translator
 
     if workers or cluster or shard:
-        steered = show or trace or force_words or teacher or line_buffered or max_memory or no_repairs
+        steered = show or trace or force_words or teacher or line_buffered or max_memory or no_repairs or no_shortlist
         if steered or quality or best_of or exact or isinstance(segments, tuple) or format_ != "lines":
             raise UserError(
                 "--workers, --cluster and --shard write lines to a folder, and take no options that show or steer"
@@ -120,6 +123,8 @@ def translate(
         translator.set_decoding(**asked)
     if no_repairs:
         translator.set_decoding(repairs="none")
+    if no_shortlist:
+        translator.set_decoding(shortlist=False)
     if format_ != "lines":
         if show or trace or force_words or jsonl or line_buffered:
             raise UserError(f"--format {format_} goes without --show, --trace, --force, --jsonl and --line-buffered")

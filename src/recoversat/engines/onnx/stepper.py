@@ -11,6 +11,7 @@ import onnxruntime
 from numpy.typing import NDArray
 
 from recoversat.decoding.stepping import FREE, Bools, Choice, Floats, Ints
+from recoversat.engines.onnx.shortlist import Vocabulary
 from recoversat.vocab import PAD
 
 
@@ -19,14 +20,15 @@ class OnnxStepper:
 
     def __init__(
         self, session: Any, memory: Floats, memory_lengths: NDArray[np.int32],
-        positions: "Positions", bias: Floats, room: int,
+        positions: "Positions", vocabulary: Vocabulary, room: int,
     ) -> None:  # fmt: skip
         """Take the source's keys and values (2L, B, H, S, E); `room` is how many rows most sentences need."""
         self._binding = Binding(session)
         self._position: Floats = np.empty((1, 1, positions.d_model), dtype=np.float32)
         self._n_best: Ints = np.zeros(1, dtype=np.int64)
         self._scored: Bools = np.zeros(1, dtype=np.bool_)
-        self._binding.inputs({"bias": bias, "position": self._position})
+        self._vocabulary = vocabulary
+        self._binding.inputs(vocabulary.inputs | {"position": self._position})
         self._binding.inputs({"n_best": self._n_best, "scored": self._scored})
         self._memory, self._memory_lengths = memory, memory_lengths
         self._positions, self._room = positions, room
@@ -44,12 +46,12 @@ class OnnxStepper:
         frame = self._frame_of(active, n_best, scores or n_best > 0)
         if frame.width:
             self._make_room(int(self._filled.max()) + frame.width)
-            frame.fill(tokens, forced, self._filled)
+            frame.fill(tokens, None if forced is None else self._vocabulary.places(forced), self._filled)
             self._position[:] = self._positions.at(self._steps)
             self._filled += frame.counts
             self._binding.run()
         self._steps += 1
-        return frame.choice()
+        return frame.choice(self._vocabulary)
 
     def keep(self, which: Ints) -> None:
         """Drop or reorder members of the batch."""
@@ -78,6 +80,7 @@ class OnnxStepper:
             self._frame = _Frame(active, n_best, scored, heads=self._cache.shape[2])
             self._binding.inputs({name: getattr(self._frame, name) for name in _Frame.INPUTS})
             self._binding.outputs({name: getattr(self._frame, name) for name in outputs})
+            self._binding.inputs(self._vocabulary.rows(self._sentences[self._frame.owners]))
         return self._frame
 
     def _make_room(self, needed: int) -> None:
@@ -117,6 +120,7 @@ class _Frame:
         self.width = width = int(self.counts.max())
         self.segments: Ints = np.ascontiguousarray(np.argsort(~active, axis=1, kind="stable")[:, :width])  # (B, W)
         self.rows: Ints = np.flatnonzero(np.arange(width) < self.counts[:, None])  # (N,) places among B * W
+        self.owners: Ints = self.rows // max(1, width)  # (N,) in which place of the batch each is
         self._spots = np.flatnonzero(active)  # (N,) the same rows as places among B * K
         n = len(self.rows)
         self.tokens: Ints = np.full((batch, width), PAD)
@@ -142,17 +146,16 @@ class _Frame:
         self.places[..., 2] = filled[:, None, None] + self._offsets
         self.lengths[:] = np.maximum(filled + self.counts, 1)
 
-    def choice(self) -> Choice:
+    def choice(self, vocabulary: Vocabulary) -> Choice:
         """Put each row where its sentence and segment are; all other places hold PAD."""
-        tokens: Ints = self._spread(self.chosen, PAD)[..., 0]
+        tokens: Ints = self._spread(vocabulary.ids(self.chosen), PAD)[..., 0]
         if not self._scored:
             return Choice(tokens, np.zeros(tokens.shape, dtype=np.float32))
         log_probs: Floats = self._spread(self.log_probs, 0.0)[..., 0]
         if not self._n_best:
             return Choice(tokens, log_probs)
-        return Choice(
-            tokens, log_probs, self._spread(self.best_tokens, PAD), self._spread(self.best_log_probs, -np.inf)
-        )
+        best = self._spread(vocabulary.ids(self.best_tokens), PAD)
+        return Choice(tokens, log_probs, best, self._spread(self.best_log_probs, -np.inf))
 
     def _spread(self, rows: NDArray[Any], elsewhere: float) -> NDArray[Any]:
         """Give rows (N, n) the shape (B, K, n)."""

@@ -1,0 +1,76 @@
+"""Which target pieces a source piece becomes: IBM model 1, learnt from pairs of sentences in a few passes.
+
+Every target piece of a pair was made by one of the source's pieces or by none; how likely each made it follows from
+the table, and the table from that, in turn (expectation and maximisation). Pure numpy: all links between the two
+sides of all pairs lie side by side, (R,), each with its cell of the table, (C,).
+"""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from recoversat.data.corpus import ParallelSentences, Sentences
+from recoversat.vocab import BOS
+
+Ints = NDArray[np.int64]
+
+PASSES = 4
+LINKS = 40_000_000  # at most so many: some two gigabytes, some two minutes
+_NOBODY = BOS  # made what no source piece made; it never occurs in a source
+
+
+def learn_lexicon(pairs: ParallelSentences, vocab_size: int, passes: int = PASSES, links: int = LINKS) -> "Lexicon":
+    """Learn from pairs spread over all of them, as many as have so many links."""
+    sizes = (pairs.src.lengths + 1) * pairs.tgt.lengths
+    chosen = np.random.default_rng(1).permutation(len(pairs))
+    chosen = np.sort(chosen[np.cumsum(sizes[chosen]) <= links])
+    sources, targets, ends = _linked(_picked(pairs.src, chosen), _picked(pairs.tgt, chosen))
+    sources *= vocab_size
+    sources += targets
+    cells, cell_of = np.unique(sources, return_inverse=True)  # (C,), (R,)
+    cell_of = cell_of.astype(np.int32)  # half of the memory, which is what takes the time
+    del sources, targets
+    makers, reach = cells // vocab_size, np.diff(ends)
+    chances: NDArray[np.float64] = np.ones(len(cells))
+    for _ in range(passes if len(cells) else 0):
+        each = chances[cell_of]
+        each /= np.repeat(np.add.reduceat(each, ends[:-1]), reach)
+        counts = np.bincount(cell_of, each, minlength=len(cells))
+        chances = counts / np.bincount(makers, counts, minlength=vocab_size)[makers]
+    return Lexicon(vocab_size, cells, chances)
+
+
+class Lexicon:
+    """How likely each source piece becomes each target piece, as far as they were seen together."""
+
+    def __init__(self, vocab_size: int, cells: Ints, chances: NDArray[np.float64]) -> None:
+        """Take cells, source * V + target in ascending order, and their probabilities."""
+        self._vocab_size, self._cells, self._chances = vocab_size, cells, chances
+
+    def likeliest(self, n: int, filler: int) -> Ints:
+        """Return the n likeliest pieces of each source piece (V, n); `filler` where there are fewer."""
+        order = np.lexsort((-self._chances, self._cells // self._vocab_size))
+        sources, targets = np.divmod(self._cells[order], self._vocab_size)
+        rank = np.arange(len(order)) - np.searchsorted(sources, sources)
+        table = np.full((self._vocab_size, n), filler, dtype=np.int64)
+        kept = rank < n
+        table[sources[kept], rank[kept]] = targets[kept]
+        return table
+
+
+def _picked(sentences: Sentences, chosen: Ints) -> Sentences:
+    """Return some of the sentences."""
+    return Sentences.of([sentences[int(i)].tolist() for i in chosen])
+
+
+def _linked(src: Sentences, tgt: Sentences) -> tuple[Ints, Ints, Ints]:
+    """Link each target piece with all pieces of its source and with nobody.
+
+    Return sources (R,), targets (R,), and where the links of each target piece begin and the last end.
+    """
+    reach = np.repeat(src.lengths + 1, tgt.lengths)  # links of each target piece
+    ends = np.concatenate([[0], np.cumsum(reach)])
+    # a source lies after the place of nobody, and the links of a target piece run over both
+    makers = np.insert(src.ids.astype(np.int64), src.offsets[:-1], _NOBODY)
+    first = np.repeat(src.offsets[:-1] + np.arange(len(src)), tgt.lengths)
+    at = np.arange(ends[-1]) + np.repeat(first - ends[:-1], reach)
+    return makers[at], np.repeat(tgt.ids.astype(np.int64), reach), ends
