@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import numpy as np
 import onnxruntime
@@ -17,10 +17,11 @@ from numpy.typing import NDArray
 from recoversat.config import ModelConfig
 from recoversat.decoding.beam import NBest
 from recoversat.decoding.segmentwise import Decoded
-from recoversat.decoding.stepping import Floats, Ints
+from recoversat.decoding.stepping import Floats, Ints, Stepper
 from recoversat.engines.engine import Options, Sources, StepEngine
 from recoversat.engines.onnx.scoring import score_rows, takes_masks
-from recoversat.engines.onnx.shortlist import LISTED_STEP, Vocabulary, Whole, open_lists
+from recoversat.engines.onnx.narrowing import GUESSES, NarrowingStepper
+from recoversat.engines.onnx.shortlist import LISTED_STEP, Whole, open_lists
 from recoversat.engines.onnx.stepper import Binding, OnnxStepper, Positions
 from recoversat.engines.onnx.verifying import OnnxVerifier
 from recoversat.engines.pairs import Pair, check_pairs, equal_rows, pair_batches, scored, side_by_side
@@ -59,7 +60,8 @@ class OnnxEngine(StepEngine):
         exact, arena = saturates(folder), max_memory is None
         self._encoder = _session(folder / "encoder.onnx", exact, arena)
         # without VNNI only constant weights are kept from overflowing
-        self._lists = None if exact else open_lists(folder, config.vocab_size or 0, partial(_session, exact=exact, arena=arena))
+        session = partial(_session, exact=exact, arena=arena)
+        self._lists = None if exact else open_lists(folder, config.vocab_size or 0, session)
         self._step = _session(folder / (LISTED_STEP if self._lists else "step.onnx"), exact, arena)
         self._pool = ThreadPoolExecutor(threads) if threads > 1 else None
         size = _vocabulary_places(self._step, config, folder)
@@ -78,15 +80,14 @@ class OnnxEngine(StepEngine):
     def description(self) -> dict[str, str | int]:
         return {"engine": "onnx", "precision": self._precision, "device": "cpu", "threads": self._threads}
 
-    def start(self, sources: Sources, n_segments: Ints, options: Options = Options()) -> OnnxStepper:
+    def start(self, sources: Sources, n_segments: Ints) -> OnnxStepper:
         """Encode the sources and project them for every decoder layer; of one segment are all sentences or none."""
         single, widest = bool((n_segments == 1).all()), int(n_segments.max())
         assert single or not (n_segments == 1).any()
         memory, lengths = self._encode(sources)
         length = memory.shape[3]
         room = length + length // 5 + widest  # what is longer is rare, and makes the cache grow
-        vocabulary = self._vocabulary(sources, single, options)
-        return OnnxStepper(self._step, memory, lengths, self._positions, vocabulary, room)
+        return OnnxStepper(self._step, memory, lengths, self._positions, self._whole(single), room)
 
     def encode(self, sources: Sources) -> Sources:
         """Remember keys and values; where memory is bounded, sources are encoded whenever they are needed."""
@@ -120,7 +121,8 @@ class OnnxEngine(StepEngine):
         if not self._takes_masks:
             return None
         memory, lengths = self._encode([source])
-        vocabulary = self._vocabulary([source], True, options)
+        listed = self._lists.cut([source], self._single_bias) if self._lists and options.shortlist else None
+        vocabulary = listed or self._whole(single=True)
         return OnnxVerifier(self._step, memory, lengths, self._positions, vocabulary, room)
 
     def score(self, pairs: Sequence[Pair], n_segments: int = 1) -> list[Decoded]:
@@ -182,12 +184,12 @@ class OnnxEngine(StepEngine):
     def _whole(self, single: bool) -> Whole:
         return Whole((self._lists.unlisted if self._lists else {}) | {"bias": self._bias_for(single)})
 
-    def _vocabulary(self, sources: Sources, single: bool, options: Options) -> Vocabulary:
-        """Return what sentences are written with: their lists, where the model has some and they may be used."""
-        listed = None
-        if self._lists and options.shortlist:
-            listed = self._lists.cut(sources, self._bias_for(single), options.forced)
-        return listed or self._whole(single)
+    def _narrowed(self, stepper: Stepper, sources: Sources, n_segments: Ints, options: Options) -> Stepper:
+        if not (self._lists and options.shortlist):
+            return stepper
+        single = bool((n_segments == 1).all())
+        cut = partial(self._lists.cut, sources, self._bias_for(single), options.forced)
+        return NarrowingStepper(cast(OnnxStepper, stepper), cut, guesses=0 if single else GUESSES)
 
     def _bias_for(self, single: bool) -> Floats:
         return self._single_bias if single else self._bias

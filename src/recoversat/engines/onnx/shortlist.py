@@ -21,7 +21,7 @@ from recoversat.vocab import NEVER_EMITTED, PAD
 TABLE = "shortlist.npz"  # below onnx/, for every precision
 LISTED_STEP, ROWS = "step_listed.onnx", "rows.onnx"  # beside step.onnx (see export/onnx_shortlist.py)
 _BLOCK = 128  # the graph finds the best token block by block
-_SHARE = 2  # a list longer than one part in so many of the vocabulary is not worth cutting
+_SHARE = 2  # whose list is longer than one part in so many of the vocabulary may choose from all of it
 
 Inputs = dict[str, NDArray[Any]]
 
@@ -57,8 +57,10 @@ class Shortlist:
             raise UserError(f"{path}: of another model; run 'recoversat shortlist' again, or delete it")
         return cls(likeliest, tags, common)
 
-    def members(self, sources: Sequence[Sequence[int]], forced: Sequence[Forced] | None = None) -> Bools:
-        """Say which pieces each sentence may choose from, (B, V): its own pieces too, and what is forced."""
+    def members(
+        self, sources: Sequence[Sequence[int]], forced: Sequence[Forced] | None = None, guesses: Ints | None = None
+    ) -> Bools:
+        """Say which pieces each sentence may choose from, (B, V): its own pieces too, what is forced and guessed."""
         found = np.empty((len(sources), len(self.likeliest)), dtype=np.bool_)
         for place, (row, source) in enumerate(zip(found, sources, strict=True)):
             ids = np.asarray(source, dtype=np.int64)
@@ -67,6 +69,8 @@ class Shortlist:
             row[ids] = True
             if forced and forced[place]:
                 row[list(forced[place].values())] = True
+            if guesses is not None:
+                row[guesses[place]] = True
         found[:, [*NEVER_EMITTED, *self.tags]] = False
         return found
 
@@ -138,14 +142,20 @@ class Lists:
         self.unlisted |= self._named(weight, np.zeros(1, dtype=np.float32))
 
     def cut(
-        self, sources: Sequence[Sequence[int]], bias: Floats, forced: Sequence[Forced] | None = None
+        self,
+        sources: Sequence[Sequence[int]],
+        bias: Floats,
+        forced: Sequence[Forced] | None = None,
+        guesses: Ints | None = None,
     ) -> Listed | None:
-        """Return what these sources can become; None where that is too much to be worth it."""
-        members = self._table.members(sources, forced)  # (B, V)
+        """Return what these sources can become, guesses (B, n) included; None where that may be almost anything."""
+        members = self._table.members(sources, forced, guesses)  # (B, V)
+        too_long = members.sum(axis=1) * _SHARE > members.shape[1]  # (B,) says a sentence by itself, not its batch
+        if too_long.all():
+            return None
+        members[too_long] = True
         pieces = np.flatnonzero(members.any(axis=0))
         size = -(-len(pieces) // _BLOCK) * _BLOCK
-        if size * _SHARE > members.shape[1]:
-            return None
         biases: Floats = np.full((len(sources), size), -np.inf, dtype=np.float32)
         biases[:, : len(pieces)] = np.where(members[:, pieces], bias[pieces], -np.inf)
         weight, *scale = self._rows.run(None, {"ids": np.pad(pieces, (0, size - len(pieces)), constant_values=PAD)})
