@@ -1,6 +1,6 @@
 """Give an exported step graph a shortlist: logits of a few pieces instead of the whole vocabulary.
 
-    step_listed.onnx  the step graph; where `listed` is true the output matrix is an input, cut for the sentences at hand
+    step_listed.onnx  the step graph; where `listed` is true its output matrix is an input
     rows.onnx         cuts it: ids (L,) -> rows of the embedding as the step wants them
 
 Both are made of step.onnx alone and point at the same weights.bin, so that any exported model can get them, and those
@@ -19,6 +19,7 @@ from onnx import TensorProto, helper
 from recoversat.engines.onnx.shortlist import LISTED_STEP, ROWS
 from recoversat.errors import UserError
 from recoversat.export.onnx_weights import MICROSOFT
+from recoversat.files.storage import atomic_file
 
 _FLOAT, _INT64 = TensorProto.FLOAT, TensorProto.INT64
 _EMBEDDING, _SCALE = "embedding", "embedding.scale"
@@ -33,7 +34,8 @@ def add_listed_graphs(folder: Path) -> None:
     rows = _rows_model(step, tensors)
     _list_logits(step, [int(size) for size in tensors[_EMBEDDING].dims][1])
     for name, model in ((LISTED_STEP, step), (ROWS, rows)):
-        (folder / name).write_bytes(model.SerializeToString())
+        with atomic_file(folder / name) as scratch:
+            scratch.write_bytes(model.SerializeToString())
 
 
 def _rows_model(step: Any, tensors: dict[str, Any]) -> Any:

@@ -19,8 +19,8 @@ from recoversat.decoding.beam import NBest
 from recoversat.decoding.segmentwise import Decoded
 from recoversat.decoding.stepping import Floats, Ints, Stepper
 from recoversat.engines.engine import Options, Sources, StepEngine
-from recoversat.engines.onnx.scoring import score_rows, takes_masks
 from recoversat.engines.onnx.narrowing import GUESSES, NarrowingStepper
+from recoversat.engines.onnx.scoring import score_rows, takes_masks
 from recoversat.engines.onnx.shortlist import LISTED_STEP, Whole, open_lists
 from recoversat.engines.onnx.stepper import Binding, OnnxStepper, Positions
 from recoversat.engines.onnx.verifying import OnnxVerifier

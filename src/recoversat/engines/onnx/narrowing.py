@@ -36,7 +36,8 @@ class NarrowingStepper:
         if not self._guesses:
             return self._stepper.step(tokens, active, forced, n_best, scores)
         choice = self._stepper.step(tokens, active, forced, max(n_best, self._guesses), scores)
-        assert choice.best_tokens is not None and choice.best_log_probs is not None
+        assert choice.best_tokens is not None
+        assert choice.best_log_probs is not None
         self._narrow(choice.best_tokens[..., : self._guesses].reshape(len(tokens), -1))
         self._guesses = 0
         if not n_best:

@@ -137,7 +137,9 @@ class Lists:
         shapes = {value.name: value.shape for value in rows.get_outputs()}
         self._quantised = "scale" in shapes
         d_model = shapes["weight"][0 if self._quantised else 1]
-        weight: NDArray[Any] = np.zeros((d_model, 1), np.int8) if self._quantised else np.zeros((1, d_model), np.float32)
+        weight: NDArray[Any] = (
+            np.zeros((d_model, 1), np.int8) if self._quantised else np.zeros((1, d_model), np.float32)
+        )
         self.unlisted: Inputs = {"listed": np.zeros(1, dtype=np.bool_), "list_bias": np.zeros((1, 1), np.float32)}
         self.unlisted |= self._named(weight, np.zeros(1, dtype=np.float32))
 

@@ -79,9 +79,7 @@ def decode(engine: OnnxEngine, sources: list[list[int]], k: int, **options: obje
 
 
 @pytest.mark.parametrize("k", [1, 4])
-def test_sentences_choose_from_their_own_lists(
-    engine: OnnxEngine, plain: OnnxEngine, no_guesses: None, k: int
-) -> None:
+def test_sentences_choose_from_their_own_lists(engine: OnnxEngine, plain: OnnxEngine, no_guesses: None, k: int) -> None:
     listed, whole = decode(engine, SOURCES, k, n_best=5), decode(plain, SOURCES, k)
     for source, one in zip(SOURCES, listed, strict=True):
         assert written(one) <= own_list(engine, source)
@@ -103,8 +101,10 @@ def test_a_listed_product_is_that_of_the_whole(engine: OnnxEngine, plain: OnnxEn
     tokens, active = np.full((1, 4), BOS), np.ones((1, 4), dtype=bool)
     whole = plain.start(SOURCES[:1], np.array([4])).step(tokens, active, n_best=V)
     listed = engine._start(SOURCES[:1], np.array([4]), Options()).step(tokens, active, n_best=9)
-    assert whole.best_tokens is not None and whole.best_log_probs is not None
-    assert listed.best_tokens is not None and listed.best_log_probs is not None
+    assert whole.best_tokens is not None
+    assert whole.best_log_probs is not None
+    assert listed.best_tokens is not None
+    assert listed.best_log_probs is not None
     mine = own_list(engine, SOURCES[0])
     for segment in range(4):
         known = dict(zip(whole.best_tokens[0, segment].tolist(), whole.best_log_probs[0, segment], strict=True))
