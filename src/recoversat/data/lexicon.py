@@ -11,44 +11,59 @@ from numpy.typing import NDArray
 from recoversat.data.corpus import ParallelSentences, Sentences
 from recoversat.vocab import BOS
 
-Ints = NDArray[np.int64]
+Ints, Floats = NDArray[np.int64], NDArray[np.float64]
 
 PASSES = 4
-LINKS = 40_000_000  # at most so many: some two gigabytes, some two minutes
+LINKS = 50_000_000  # of one part: some three gigabytes
+PAIRS = 2_000_000  # at most so many are read
 _NOBODY = BOS  # made what no source piece made; it never occurs in a source
 
 
 def learn_lexicon(pairs: ParallelSentences, vocab_size: int, passes: int = PASSES, links: int = LINKS) -> "Lexicon":
-    """Learn from pairs spread over all of them, as many as have so many links."""
-    sizes = (pairs.src.lengths + 1) * pairs.tgt.lengths
-    chosen = np.random.default_rng(1).permutation(len(pairs))
-    chosen = np.sort(chosen[np.cumsum(sizes[chosen]) <= links])
-    sources, targets, ends = _linked(_picked(pairs.src, chosen), _picked(pairs.tgt, chosen))
-    sources *= vocab_size
-    sources += targets
-    cells, cell_of = np.unique(sources, return_inverse=True)  # (C,), (R,)
-    cell_of = cell_of.astype(np.int32)  # half of the memory, which is what takes the time
-    del sources, targets
+    """Learn from pairs in parts that fit into memory; what each has counted is added up."""
+    chosen = np.random.default_rng(1).permutation(len(pairs))[:PAIRS]
+    ends = np.cumsum((pairs.src.lengths[chosen] + 1) * pairs.tgt.lengths[chosen])
+    lexicon = Lexicon(vocab_size, np.empty(0, dtype=np.int64), np.empty(0))
+    for part in np.split(chosen, np.flatnonzero(np.diff(ends // links)) + 1):
+        src, tgt = (_picked(side, part) for side in (pairs.src, pairs.tgt))
+        if len(tgt.ids):
+            lexicon = lexicon.with_counts(*_counted(src, tgt, vocab_size, passes))
+    return lexicon
+
+
+def _counted(src: Sentences, tgt: Sentences, vocab_size: int, passes: int) -> tuple[Ints, Floats]:
+    """Return the cells of some pairs and how often each was made, as it is expected after the last pass."""
+    links, targets, ends = _linked(src, tgt)
+    links *= vocab_size
+    links += targets
+    cells, cell_of = np.unique(links, return_inverse=True)  # (C,), (R,)
+    del links, targets  # memory is what takes the time
+    cell_of = cell_of.astype(np.int32)
     makers, reach = cells // vocab_size, np.diff(ends)
-    chances: NDArray[np.float64] = np.ones(len(cells))
-    for _ in range(passes if len(cells) else 0):
+    chances = np.ones(len(cells))
+    for _ in range(passes):
         each = chances[cell_of]
         each /= np.repeat(np.add.reduceat(each, ends[:-1]), reach)
         counts = np.bincount(cell_of, each, minlength=len(cells))
         chances = counts / np.bincount(makers, counts, minlength=vocab_size)[makers]
-    return Lexicon(vocab_size, cells, chances)
+    return cells, counts
 
 
 class Lexicon:
-    """How likely each source piece becomes each target piece, as far as they were seen together."""
+    """How often each source piece became each target piece, as far as they were seen together."""
 
-    def __init__(self, vocab_size: int, cells: Ints, chances: NDArray[np.float64]) -> None:
-        """Take cells, source * V + target in ascending order, and their probabilities."""
-        self._vocab_size, self._cells, self._chances = vocab_size, cells, chances
+    def __init__(self, vocab_size: int, cells: Ints, counts: Floats) -> None:
+        """Take cells, source * V + target in ascending order, and their counts."""
+        self._vocab_size, self._cells, self._counts = vocab_size, cells, counts
+
+    def with_counts(self, cells: Ints, counts: Floats) -> "Lexicon":
+        """Return one that has counted these as well."""
+        both, place = np.unique(np.concatenate([self._cells, cells]), return_inverse=True)
+        return Lexicon(self._vocab_size, both, np.bincount(place, np.concatenate([self._counts, counts])))
 
     def likeliest(self, n: int, filler: int) -> Ints:
         """Return the n likeliest pieces of each source piece (V, n); `filler` where there are fewer."""
-        order = np.lexsort((-self._chances, self._cells // self._vocab_size))
+        order = np.lexsort((-self._counts, self._cells // self._vocab_size))
         sources, targets = np.divmod(self._cells[order], self._vocab_size)
         rank = np.arange(len(order)) - np.searchsorted(sources, sources)
         table = np.full((self._vocab_size, n), filler, dtype=np.int64)

@@ -93,7 +93,7 @@ class StepEngine(Engine):
     """An engine that takes one step at a time; the loops are those of `decoding`."""
 
     @abstractmethod
-    def start(self, sources: Sources, n_segments: Ints) -> Stepper:
+    def start(self, sources: Sources, n_segments: Ints, options: Options = Options()) -> Stepper:
         """Encode sources and begin decoding, sentence b with n_segments[b] segments."""
 
     def decode(self, sources: Sources, n_segments: Ints, options: Options = Options()) -> list[Decoded]:
@@ -118,9 +118,5 @@ class StepEngine(Engine):
         return self.decode([source for source, _ in pairs], np.full(len(pairs), n_segments), options) if pairs else []
 
     def _start(self, sources: Sources, n_segments: Ints, options: Options) -> Stepper:
-        stepper = self._narrowed(self.start(sources, n_segments), sources, n_segments, options)
+        stepper = self.start(sources, n_segments, options)
         return stepper if options.lives is None else FixedStepper(stepper, options.lives)
-
-    def _narrowed(self, stepper: Stepper, sources: Sources, n_segments: Ints, options: Options) -> Stepper:
-        """Return a stepper that may leave out pieces which a translation of its source cannot hold."""
-        return stepper

@@ -31,6 +31,7 @@ from recoversat.vocab import DEL, EOS
 Ints, Bools = NDArray[np.int64], NDArray[np.bool_]
 
 LIKELIEST, FREQUENT = 100, 1000  # chosen by what they change (docs/log.md, "Shortlists")
+_UBIQUITOUS = 100  # source pieces such as commas, beside which any piece may stand
 _SAMPLE = 200  # sources that are translated with and without
 _LINES = 1_000_000  # at most so many are read
 _CHUNK = 20_000
@@ -42,7 +43,7 @@ class ShortlistReport:
 
     pairs: int
     bytes: int
-    mean_size: float  # pieces of a sentence's list, before the first step adds to it
+    mean_size: float  # pieces of a sentence's list
     vocabulary: int
     sentences: int  # sources of the pairs that were translated with and without
     same: int
@@ -101,7 +102,9 @@ def make_shortlist(pairs: ParallelSentences, tokenizer: Tokenizer, likeliest: in
     counts = np.bincount(each, minlength=max(1, len(tags)) * size).reshape(-1, size)  # (T, V)
     common = _most_frequent(counts, frequent)
     common[:, [EOS, DEL, *_signs(tokenizer)]] = True
-    rare = ParallelSentences(pairs.src, _without(pairs.tgt, common.ravel()[each]))  # the others need no table
+    # what is common on either side needs no table, and most links are its
+    ubiquitous = _most_frequent(np.bincount(pairs.src.ids, minlength=size)[None], _UBIQUITOUS)[0]
+    rare = ParallelSentences(_without(pairs.src, ubiquitous[pairs.src.ids]), _without(pairs.tgt, common.ravel()[each]))
     return Shortlist(learn_lexicon(rare, size).likeliest(likeliest, EOS), tags, common)
 
 

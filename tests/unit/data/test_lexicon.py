@@ -1,4 +1,5 @@
 import numpy as np
+import pytest
 
 from recoversat.data.corpus import ParallelSentences, Sentences
 from recoversat.data.lexicon import Lexicon, learn_lexicon
@@ -27,17 +28,18 @@ def test_one_pass_counts_and_more_passes_decide() -> None:
     # 5 and 6 always stand together, but 5 also alone: it explains 15, so that 16 is left for 6
     pairs = pairs_of([([5, 6], [15, 16]), ([5], [15])])
 
-    def chances(passes: int) -> tuple[float, float]:
+    def shares(passes: int) -> tuple[float, float]:
         lexicon = learn_lexicon(pairs, V, passes)
-        cells = dict(zip(lexicon._cells.tolist(), lexicon._chances.tolist(), strict=True))
-        return cells[6 * V + 15], cells[6 * V + 16]
+        counts = dict(zip(lexicon._cells.tolist(), lexicon._counts.tolist(), strict=True))
+        wrong, right = counts[6 * V + 15], counts[6 * V + 16]
+        return wrong / (wrong + right), right / (wrong + right)
 
-    assert chances(1)[0] == chances(1)[1] == 0.5
-    wrong, right = chances(5)
+    assert shares(1) == (0.5, 0.5)
+    wrong, right = shares(5)
     assert right > 0.7 > 0.3 > wrong
 
 
-def test_chances_are_those_of_model_1() -> None:
+def test_counts_are_those_of_model_1() -> None:
     """Compare with the textbook's loops."""
     pairs, passes = cipher(8, seed=3), 3
     lines = [([1, *pairs.src[i].tolist()], pairs.tgt[i].tolist()) for i in range(len(pairs))]  # 1 = nobody
@@ -52,15 +54,22 @@ def test_chances_are_those_of_model_1() -> None:
                     totals[s] += chances[s, t] / whole
         chances = {(s, t): count / totals[s] for (s, t), count in counts.items()}
     learnt = learn_lexicon(pairs, V, passes)
-    cells = [s * V + t for s, t in sorted(chances)]
-    assert learnt._cells.tolist() == cells
-    np.testing.assert_allclose(learnt._chances, [chances[pair] for pair in sorted(chances)])
+    assert learnt._cells.tolist() == [s * V + t for s, t in sorted(counts)]
+    np.testing.assert_allclose(learnt._counts, [counts[pair] for pair in sorted(counts)])
 
 
-def test_no_more_links_than_allowed() -> None:
-    pairs = cipher(50)
-    assert len(learn_lexicon(pairs, V, links=30)._cells) <= 30
-    assert len(learn_lexicon(pairs, V, links=0)._cells) == 0
+def test_parts_are_added_up() -> None:
+    pairs = cipher(200)
+    whole, parts = learn_lexicon(pairs, V), learn_lexicon(pairs, V, links=1000)
+    assert parts._cells.tolist() == whole._cells.tolist()
+    assert parts._counts.sum() == pytest.approx(whole._counts.sum()) == pytest.approx(len(pairs.tgt.ids))
+    assert parts._counts.tolist() != whole._counts.tolist()  # each part has learnt by itself
+    assert (parts.likeliest(1, FILLER) == whole.likeliest(1, FILLER)).all()
+
+
+def test_nothing_is_learnt_from_nothing() -> None:
+    empty = pairs_of([([5], []), ([6], [])])
+    assert (learn_lexicon(empty, V).likeliest(2, FILLER) == FILLER).all()
 
 
 def test_the_likeliest_come_first_and_gaps_are_filled() -> None:

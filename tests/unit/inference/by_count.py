@@ -12,7 +12,7 @@ class ByCount(ScriptedEngine):
 
     max_segments = 2
 
-    def start(self, sources, n_segments):
+    def start(self, sources, n_segments, options=None):
         chosen = [self._scripts[tuple(ids), int(k)] for ids, k in zip(sources, n_segments, strict=True)]
         return ScriptedStepper(chosen, [])
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar
 
 import numpy as np
 import onnxruntime
@@ -17,11 +17,10 @@ from numpy.typing import NDArray
 from recoversat.config import ModelConfig
 from recoversat.decoding.beam import NBest
 from recoversat.decoding.segmentwise import Decoded
-from recoversat.decoding.stepping import Floats, Ints, Stepper
+from recoversat.decoding.stepping import Floats, Ints
 from recoversat.engines.engine import Options, Sources, StepEngine
-from recoversat.engines.onnx.narrowing import GUESSES, NarrowingStepper
 from recoversat.engines.onnx.scoring import score_rows, takes_masks
-from recoversat.engines.onnx.shortlist import LISTED_STEP, Whole, open_lists
+from recoversat.engines.onnx.shortlist import LISTED_STEP, Vocabulary, Whole, open_lists
 from recoversat.engines.onnx.stepper import Binding, OnnxStepper, Positions
 from recoversat.engines.onnx.verifying import OnnxVerifier
 from recoversat.engines.pairs import Pair, check_pairs, equal_rows, pair_batches, scored, side_by_side
@@ -80,14 +79,15 @@ class OnnxEngine(StepEngine):
     def description(self) -> dict[str, str | int]:
         return {"engine": "onnx", "precision": self._precision, "device": "cpu", "threads": self._threads}
 
-    def start(self, sources: Sources, n_segments: Ints) -> OnnxStepper:
+    def start(self, sources: Sources, n_segments: Ints, options: Options = Options()) -> OnnxStepper:
         """Encode the sources and project them for every decoder layer; of one segment are all sentences or none."""
         single, widest = bool((n_segments == 1).all()), int(n_segments.max())
         assert single or not (n_segments == 1).any()
         memory, lengths = self._encode(sources)
         length = memory.shape[3]
         room = length + length // 5 + widest  # what is longer is rare, and makes the cache grow
-        return OnnxStepper(self._step, memory, lengths, self._positions, self._whole(single), room)
+        vocabulary = self._vocabulary(sources, single, options)
+        return OnnxStepper(self._step, memory, lengths, self._positions, vocabulary, room)
 
     def encode(self, sources: Sources) -> Sources:
         """Remember keys and values; where memory is bounded, sources are encoded whenever they are needed."""
@@ -121,8 +121,7 @@ class OnnxEngine(StepEngine):
         if not self._takes_masks:
             return None
         memory, lengths = self._encode([source])
-        listed = self._lists.cut([source], self._single_bias) if self._lists and options.shortlist else None
-        vocabulary = listed or self._whole(single=True)
+        vocabulary = self._vocabulary([source], True, options)
         return OnnxVerifier(self._step, memory, lengths, self._positions, vocabulary, room)
 
     def score(self, pairs: Sequence[Pair], n_segments: int = 1) -> list[Decoded]:
@@ -184,12 +183,12 @@ class OnnxEngine(StepEngine):
     def _whole(self, single: bool) -> Whole:
         return Whole((self._lists.unlisted if self._lists else {}) | {"bias": self._bias_for(single)})
 
-    def _narrowed(self, stepper: Stepper, sources: Sources, n_segments: Ints, options: Options) -> Stepper:
-        if not (self._lists and options.shortlist):
-            return stepper
-        single = bool((n_segments == 1).all())
-        cut = partial(self._lists.cut, sources, self._bias_for(single), options.forced)
-        return NarrowingStepper(cast(OnnxStepper, stepper), cut, guesses=0 if single else GUESSES)
+    def _vocabulary(self, sources: Sources, single: bool, options: Options) -> Vocabulary:
+        """Return what sentences are written with: their lists, where the model has some and they may be used."""
+        listed = None
+        if self._lists and options.shortlist:
+            listed = self._lists.cut(sources, self._bias_for(single), options.forced)
+        return listed or self._whole(single)
 
     def _bias_for(self, single: bool) -> Floats:
         return self._single_bias if single else self._bias

@@ -57,10 +57,8 @@ class Shortlist:
             raise UserError(f"{path}: of another model; run 'recoversat shortlist' again, or delete it")
         return cls(likeliest, tags, common)
 
-    def members(
-        self, sources: Sequence[Sequence[int]], forced: Sequence[Forced] | None = None, guesses: Ints | None = None
-    ) -> Bools:
-        """Say which pieces each sentence may choose from, (B, V): its own pieces too, what is forced and guessed."""
+    def members(self, sources: Sequence[Sequence[int]], forced: Sequence[Forced] | None = None) -> Bools:
+        """Say which pieces each sentence may choose from, (B, V): its own pieces too, and what is forced."""
         found = np.empty((len(sources), len(self.likeliest)), dtype=np.bool_)
         for place, (row, source) in enumerate(zip(found, sources, strict=True)):
             ids = np.asarray(source, dtype=np.int64)
@@ -69,8 +67,6 @@ class Shortlist:
             row[ids] = True
             if forced and forced[place]:
                 row[list(forced[place].values())] = True
-            if guesses is not None:
-                row[guesses[place]] = True
         found[:, [*NEVER_EMITTED, *self.tags]] = False
         return found
 
@@ -148,10 +144,9 @@ class Lists:
         sources: Sequence[Sequence[int]],
         bias: Floats,
         forced: Sequence[Forced] | None = None,
-        guesses: Ints | None = None,
     ) -> Listed | None:
-        """Return what these sources can become, guesses (B, n) included; None where that may be almost anything."""
-        members = self._table.members(sources, forced, guesses)  # (B, V)
+        """Return what these sources can become; None where that may be almost anything."""
+        members = self._table.members(sources, forced)  # (B, V)
         too_long = members.sum(axis=1) * _SHARE > members.shape[1]  # (B,) says a sentence by itself, not its batch
         if too_long.all():
             return None

@@ -27,8 +27,8 @@ class OnnxStepper:
         self._position: Floats = np.empty((1, 1, positions.d_model), dtype=np.float32)
         self._n_best: Ints = np.zeros(1, dtype=np.int64)
         self._scored: Bools = np.zeros(1, dtype=np.bool_)
-        self.choose_from(vocabulary)
-        self._binding.inputs({"position": self._position})
+        self._vocabulary = vocabulary
+        self._binding.inputs(vocabulary.inputs | {"position": self._position})
         self._binding.inputs({"n_best": self._n_best, "scored": self._scored})
         self._memory, self._memory_lengths = memory, memory_lengths
         self._positions, self._room = positions, room
@@ -36,13 +36,8 @@ class OnnxStepper:
         self._filled: Ints = np.zeros(len(memory_lengths), dtype=np.int64)  # (B,) rows each sentence has in it
         self._sentences: Ints = np.arange(len(memory_lengths))  # (B,) whose source lies in each place
         self._steps = 0
-        self._bind_memory()
-
-    def choose_from(self, vocabulary: Vocabulary) -> None:
-        """Let all further steps choose from these pieces."""
-        self._vocabulary = vocabulary
-        self._binding.inputs(vocabulary.inputs)
         self._frame: _Frame | None = None
+        self._bind_memory()
 
     def step(
         self, tokens: Ints, active: Bools, forced: Ints | None = None, n_best: int = 0, scores: bool = True

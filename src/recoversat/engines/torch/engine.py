@@ -44,7 +44,7 @@ class TorchEngine(StepEngine):
     def verifier(self, source: Sequence[int], room: int, options: Options = Options()) -> TorchVerifier:
         return TorchVerifier(self._model, self._start_cache([source], 1))
 
-    def start(self, sources: Sources, n_segments: Ints) -> "TorchStepper":
+    def start(self, sources: Sources, n_segments: Ints, options: Options = Options()) -> "TorchStepper":
         cache = self._start_cache(sources, int(n_segments.max()))
         return TorchStepper(self._model, cache, torch.from_numpy(n_segments == 1).to(self._device))
 
