@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 from recoversat.data.corpus import ParallelSentences, Sentences
 from recoversat.vocab import BOS
 
-Ints, Floats = NDArray[np.int64], NDArray[np.float64]
+Ints = NDArray[np.int64]
+Floats = NDArray[np.float64]
 
 PASSES = 4
 LINKS = 50_000_000  # of one part: some three gigabytes
@@ -44,7 +45,7 @@ def _counted(src: Sentences, tgt: Sentences, vocab_size: int, passes: int) -> tu
     for _ in range(passes):
         each = chances[cell_of]
         each /= np.repeat(np.add.reduceat(each, ends[:-1]), reach)
-        counts = np.bincount(cell_of, each, minlength=len(cells))
+        counts: Floats = np.bincount(cell_of, each, minlength=len(cells)).astype(np.float64)
         chances = counts / np.bincount(makers, counts, minlength=vocab_size)[makers]
     return cells, counts
 
@@ -59,7 +60,8 @@ class Lexicon:
     def with_counts(self, cells: Ints, counts: Floats) -> "Lexicon":
         """Return one that has counted these as well."""
         both, place = np.unique(np.concatenate([self._cells, cells]), return_inverse=True)
-        return Lexicon(self._vocab_size, both, np.bincount(place, np.concatenate([self._counts, counts])))
+        summed: Floats = np.bincount(place, np.concatenate([self._counts, counts])).astype(np.float64)
+        return Lexicon(self._vocab_size, both, summed)
 
     def likeliest(self, n: int, filler: int) -> Ints:
         """Return the n likeliest pieces of each source piece (V, n); `filler` where there are fewer."""

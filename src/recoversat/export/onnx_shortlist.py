@@ -81,12 +81,15 @@ def _list_logits(step: Any, d_model: int) -> None:
         "else_branch": _branch("whole_logits", [unlisted], "whole_logits"),
     }
     graph.node[place].CopyFrom(helper.make_node("If", ["listed"], [logits], **branches))
-    inputs = {
-        "listed": (TensorProto.BOOL, [1]),
-        "list_weight": (_FLOAT, ["L", d_model]) if is_float else (TensorProto.INT8, [d_model, "L"]),
-        "list_bias": (_FLOAT, ["R", "L"]),  # one row for all, or one for each
-    } | ({} if is_float else {"list_scale": (_FLOAT, ["L"])})
-    graph.input.extend(helper.make_tensor_value_info(name, *what) for name, what in inputs.items())
+    weight: tuple[int, list[int | str]] = (TensorProto.INT8, [d_model, "L"])
+    weight = (_FLOAT, ["L", d_model]) if is_float else weight
+    graph.input.extend([
+        helper.make_tensor_value_info("listed", TensorProto.BOOL, [1]),
+        helper.make_tensor_value_info("list_weight", *weight),
+        helper.make_tensor_value_info("list_bias", _FLOAT, ["R", "L"]),  # one row for all, or one for each
+    ])  # fmt: skip
+    if not is_float:
+        graph.input.append(helper.make_tensor_value_info("list_scale", _FLOAT, ["L"]))
 
 
 def _listed_product(whole: Any) -> Any:

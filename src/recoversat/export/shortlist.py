@@ -28,7 +28,8 @@ from recoversat.text.tokenizer import Tokenizer, load_tokenizer, vocabulary_fing
 from recoversat.translator import Translator
 from recoversat.vocab import DEL, EOS
 
-Ints, Bools = NDArray[np.int64], NDArray[np.bool_]
+Ints = NDArray[np.int64]
+Bools = NDArray[np.bool_]
 
 LIKELIEST, FREQUENT = 100, 1000  # chosen by what they change (docs/log.md, "Shortlists")
 _UBIQUITOUS = 100  # source pieces such as commas, beside which any piece may stand

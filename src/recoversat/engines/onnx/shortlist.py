@@ -79,7 +79,9 @@ class Shortlist:
 class Vocabulary(Protocol):
     """What a step chooses from: arrays for the graph, and ids for the places it names."""
 
-    inputs: Inputs  # the same in every step
+    @property
+    def inputs(self) -> Inputs:
+        """Return the inputs that are the same in every step."""
 
     def rows(self, owners: Ints) -> Inputs:
         """Return the inputs that depend on whose each row (N,) is."""
