@@ -32,7 +32,7 @@ Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
 
 LIKELIEST, FREQUENT = 100, 1000  # chosen by what they change (docs/log.md, "Shortlists")
-_UBIQUITOUS = 100  # source pieces such as commas, beside which any piece may stand
+_UBIQUITOUS = 100  # one source piece in so many is left out: commas and the like, beside which any piece may stand
 _SAMPLE = 200  # sources that are translated with and without
 _LINES = 1_000_000  # at most so many are read
 _CHUNK = 20_000
@@ -104,7 +104,8 @@ def make_shortlist(pairs: ParallelSentences, tokenizer: Tokenizer, likeliest: in
     common = _most_frequent(counts, frequent)
     common[:, [EOS, DEL, *_signs(tokenizer)]] = True
     # what is common on either side needs no table, and most links are its
-    ubiquitous = _most_frequent(np.bincount(pairs.src.ids, minlength=size)[None], _UBIQUITOUS)[0]
+    ubiquitous = _most_frequent(np.bincount(pairs.src.ids, minlength=size)[None], size // _UBIQUITOUS)[0]
+    ubiquitous[tags] = True
     rare = ParallelSentences(_without(pairs.src, ubiquitous[pairs.src.ids]), _without(pairs.tgt, common.ravel()[each]))
     return Shortlist(learn_lexicon(rare, size).likeliest(likeliest, EOS), tags, common)
 

@@ -30,25 +30,24 @@ Inputs = dict[str, NDArray[Any]]
 class Shortlist:
     """Which pieces can occur in the translation of a source."""
 
-    likeliest: NDArray[Any]  # (V, n) what each source piece may become; filled up with what is in every list
+    likeliest: Ints  # (V, n) what each source piece may become, in any order; filled up with what is in every list
     tags: Ints  # (T,) the pieces that name a direction; none where there is one direction only
     common: Bools  # (T or 1, V) what is in every list of a direction
 
     def save(self, path: Path) -> None:
         """Write it as small as it gets."""
         dtype = np.uint16 if len(self.likeliest) <= 1 << 16 else np.int32
+        steps = np.diff(np.sort(self.likeliest, axis=1), axis=1, prepend=0).astype(dtype)  # most need one byte
         with open(path, "wb") as stream:
-            np.savez_compressed(
-                stream, likeliest=self.likeliest.astype(dtype), tags=self.tags,
-                common=np.packbits(self.common, axis=1),
-            )  # fmt: skip
+            np.savez_compressed(stream, steps=steps, tags=self.tags, common=np.packbits(self.common, axis=1))
 
     @classmethod
     def load(cls, path: Path, vocab_size: int) -> "Shortlist":
         """Read it; refuse one that is damaged or of another vocabulary."""
         try:
             with np.load(path, allow_pickle=False) as file:
-                likeliest, tags, common = file["likeliest"], file["tags"].astype(np.int64), file["common"]
+                steps, tags, common = file["steps"], file["tags"].astype(np.int64), file["common"]
+            likeliest = np.cumsum(steps, axis=1, dtype=np.int64)
             common = np.unpackbits(common, axis=1, count=vocab_size).astype(np.bool_)
             fits = len(likeliest) == vocab_size and len(common) == max(1, len(tags)) and likeliest.max() < vocab_size
         except Exception as error:  # zip, zlib and numpy have errors of their own each
