@@ -3,10 +3,10 @@
     taskset -c 1 python benchmarks/shortlist.py MODEL --src test.en --tgt test.de --to de --segments auto 10 1
     taskset -c 1 python benchmarks/shortlist.py --untrained --d-model 256 --d-hidden 1536 --decoder-layers 2 --list 1000
 
-Prints the share of equal translations, the mean size of a list before the first step adds to it, BLEU with and
-without, and milliseconds a sentence: the fastest of several rounds of each sentence, as other work only adds. Beside it
-stands the time of the processor, which other work changes less. An untrained model has a table that leads to lists of a
-given size and writes a fixed number of tokens (source of 25, as benchmarks/onnx_step.py).
+Prints the share of equal translations, the mean size of a list, BLEU with and without, and milliseconds a sentence: the
+fastest of several rounds of each sentence, as other work only adds. Beside it stands the time of the processor, which
+other work changes less. An untrained model has a table that leads to lists of a given size and writes a fixed number
+of tokens (source of 25, as benchmarks/onnx_step.py).
 """
 
 import argparse
