@@ -30,7 +30,7 @@ def verify_drafts(engine: Engine, sources: Sources, drafts: Sequence[list[int]],
     """Write what K = 1 writes, from drafts that are there already."""
     limits = options.most_steps(sources, np.ones(len(sources), dtype=np.int64))
     alone = len(sources) == 1 and not options.top_tokens  # what else was likely is known only step by step
-    verifier = engine.verifier(sources[0], int(limits[0])) if alone else None
+    verifier = engine.verifier(sources[0], int(limits[0]), options) if alone else None
     if verifier is None:
         return decode_greedily(engine, sources, options)
     return [write_verified(drafts[0], verifier, int(limits[0]), options.scores)]
