@@ -218,6 +218,9 @@ class DecodeConfig(_RepairSwitches):
     )
 
     exact: bool = Field(False, description="write what K = 1 writes, drafted in segments and verified")
+    shortlist: bool = Field(
+        True, description="of an exported model that has one: choose among pieces that the source can become"
+    )
 
     @model_validator(mode="before")
     @classmethod

@@ -233,6 +233,7 @@ def test_nothing_goes_on_as_something_else(lines: Path, tmp_path: Path, recovers
     assert "begun with other settings" in refused.stderr
     assert "segments: None -> 1" in refused.stderr
     assert f"remove {out}.partial.json and out.txt.partial to begin anew" in refused.stderr
+    assert "no_shortlist: False -> True" in recoversat(*command, "--no-shortlist", expect=2).stderr
     text.write_text("Another first line.\n" + lines.read_text())
     assert "begun with another text" in recoversat(*command, expect=2).stderr
     text.write_text("One line.\n")

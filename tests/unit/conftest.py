@@ -54,7 +54,7 @@ class ScriptedEngine(StepEngine):
         self._scripts = scripts
         self.batches: list[int] = []  # sentences in each step: empty as long as nothing was translated
 
-    def start(self, sources, n_segments):
+    def start(self, sources, n_segments, options=None):
         return ScriptedStepper([self._scripts[tuple(ids)] for ids in sources], self.batches)
 
 

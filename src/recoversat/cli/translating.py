@@ -75,6 +75,9 @@ MinConfidence = Annotated[
 PaperRepairs = Annotated[
     bool, typer.Option("--no-repairs", help="As the paper decodes: nothing joined, cut or written again.")
 ]
+NoShortlist = Annotated[
+    bool, typer.Option("--no-shortlist", help="Choose from the whole vocabulary, whatever the model's shortlist.")
+]
 Teacher = Annotated[
     Path | None, typer.Option(help="Of a one-step model: teacher that judges its candidates.", show_default=False)
 ]
@@ -114,6 +117,7 @@ def translate(
     min_confidence: MinConfidence = None,
     format_: Format = None,
     no_repairs: PaperRepairs = False,
+    no_shortlist: NoShortlist = False,
     teacher: Teacher = None,
     lengths: Lengths = 9,
     device: Device = "auto",
@@ -135,8 +139,8 @@ def translate(
         files=files or [], out=out, model=model, source=source, target=target, segments=segments, best_of=best_of,
         quality=quality, exact=exact, batch_size=batch_size, at_once=line_buffered, jsonl=jsonl, beam=beam, show=show,
         trace=trace, force=tuple(force_words or ()), glossary=glossary, min_confidence=min_confidence, format=format_,
-        no_repairs=no_repairs, teacher=teacher, lengths=lengths, device=device, compute_type=compute_type,  # type: ignore[arg-type]
-        threads=threads, max_memory=max_memory,
+        no_repairs=no_repairs, no_shortlist=no_shortlist, teacher=teacher, lengths=lengths, device=device,
+        compute_type=compute_type, threads=threads, max_memory=max_memory,  # type: ignore[arg-type]
     )  # fmt: skip
     if workers or cluster or shard:
         asked.check_shared()
@@ -177,6 +181,9 @@ def export(
     corpus: Annotated[Path | None, typer.Option(help="Corpus whose validation text shows what int8 costs.")] = None,
     valid_src: Annotated[Path | None, typer.Option(help="Instead: validation source.")] = None,
     valid_tgt: Annotated[Path | None, typer.Option(help="Instead: validation target.")] = None,
+    shortlist: Annotated[
+        bool, typer.Option("--shortlist", help="Make a shortlist from the corpus: faster, nearly the same words.")
+    ] = False,
     force: Annotated[bool, typer.Option("--force", help="Replace OUT; keep it whatever the checks say.")] = False,
     format_: Annotated[
         ExportFormat, typer.Option("--format", help="onnx; ctranslate2: a teacher for that engine, to compare with.")
@@ -189,13 +196,34 @@ def export(
         raise UserError(f"{error.name} is missing: pip install 'recoversat[train]'") from None
     valid = exporting.validation_text(model, corpus, optional_pairs(valid_src, valid_tgt, "--valid"))
     precisions = exporting.precisions_of(precision)
+    if shortlist and (not corpus or format_ is not ExportFormat.onnx):
+        raise UserError("--shortlist is made from --corpus, for --format onnx; later: recoversat shortlist OUT")
     if format_ is ExportFormat.ctranslate2:
         from recoversat.export.ctranslate2 import export_ctranslate2
 
         typer.echo(export_ctranslate2(model, out, precisions if precision else (), valid, force=force), err=True)
         return
-    report = exporting.export_folder(model, out, precisions, valid, force=force)
+    pairs_from = corpus if shortlist else None
+    report = exporting.export_folder(model, out, precisions, valid, force=force, pairs_from=pairs_from)
     typer.echo(report.as_text(), err=True)
+
+
+@app.command(epilog="Example: `recoversat shortlist exported --src train.en --tgt train.de`")
+def shortlist(
+    model: Annotated[Path, typer.Argument(help="Folder written by `export`; gets the list.")],
+    corpus: Annotated[Path | None, typer.Option(help="Corpus it was trained on, best its distilled one.")] = None,
+    src: Annotated[Path | None, typer.Option(help="Instead: source text, one sentence a line.")] = None,
+    tgt: Annotated[Path | None, typer.Option(help="And its translations, best the model's own.")] = None,
+    likeliest: Annotated[int, typer.Option(min=1, help="Pieces that each source piece may become.")] = 100,
+    frequent: Annotated[int, typer.Option(min=1, help="Most frequent pieces that are in every list.")] = 1000,
+) -> None:
+    """Give an exported model a shortlist: steps choose among pieces that a source can become, which is faster."""
+    try:
+        from recoversat.export.shortlist import add_shortlist, pairs_of
+    except ImportError as error:
+        raise UserError(f"{error.name} is missing: pip install 'recoversat[train]'") from None
+    pairs = pairs_of(model, corpus, optional_pairs(src, tgt, "-"))
+    typer.echo(add_shortlist(model, pairs, likeliest, frequent).as_text(), err=True)
 
 
 @app.command(epilog="Example: `recoversat serve --model en-de=run --port 5000 --workers 2`")

@@ -31,6 +31,7 @@ class Options:
     top_tokens: int = 0  # how many of the best tokens are noted beside each that was chosen
     scores: bool = True  # without them an engine may leave out log-probabilities
     limits: Ints | None = None  # the most steps of each sentence, where they shall not follow from its length
+    shortlist: bool = True  # an engine may leave out pieces that a translation of the source cannot hold
     lives: Ints | None = None  # (K,) after how many steps each segment ends, to time models that have learnt nothing
 
     def of(self, places: list[int]) -> "Options":
@@ -72,7 +73,7 @@ class Engine(ABC):
     def decode(self, sources: Sources, n_segments: Ints, options: Options = Options()) -> list[Decoded]:
         """Write sentence b in n_segments[b] segments."""
 
-    def verifier(self, source: Sequence[int], room: int) -> Verifier | None:
+    def verifier(self, source: Sequence[int], room: int, options: Options = Options()) -> Verifier | None:
         """Begin to write a sentence of at most `room` tokens with K = 1, several rows at once; None: it cannot."""
         return None
 
@@ -96,7 +97,7 @@ class StepEngine(Engine):
     """An engine that takes one step at a time; the loops are those of `decoding`."""
 
     @abstractmethod
-    def start(self, sources: Sources, n_segments: Ints) -> Stepper:
+    def start(self, sources: Sources, n_segments: Ints, options: Options = Options()) -> Stepper:
         """Encode sources and begin decoding, sentence b with n_segments[b] segments."""
 
     def decode(self, sources: Sources, n_segments: Ints, options: Options = Options()) -> list[Decoded]:
@@ -116,9 +117,10 @@ class StepEngine(Engine):
             dict(zip(zip(own.segments.tolist(), own.steps.tolist(), strict=True), own.labels.tolist(), strict=True))
             for own in targets
         ]
-        options = Options(forced=forced, limits=np.array([own.steps.max() + 1 for own in targets]))
+        limits = np.array([own.steps.max() + 1 for own in targets])
+        options = Options(forced=forced, limits=limits, shortlist=False)  # what is given may hold any piece
         return self.decode([source for source, _ in pairs], np.full(len(pairs), n_segments), options) if pairs else []
 
     def _start(self, sources: Sources, n_segments: Ints, options: Options) -> Stepper:
-        stepper = self.start(sources, n_segments)
+        stepper = self.start(sources, n_segments, options)
         return stepper if options.lives is None else FixedStepper(stepper, options.lives)

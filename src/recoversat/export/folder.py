@@ -2,7 +2,7 @@
 
 import shutil
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import get_args
 
@@ -21,6 +21,7 @@ from recoversat.export.calibration import calibrate
 from recoversat.export.checks import Agreement, compare_bleu, compare_tokens, refuse_loss
 from recoversat.export.onnx import PrecisionName, export_model
 from recoversat.export.report import ExportReport, export_card
+from recoversat.export.shortlist import add_shortlist, pairs_of
 from recoversat.files.model_folder import WEIGHTS, read_config, resolve_model, weights_fingerprint, write_description
 from recoversat.files.storage import atomic_folder, refuse_existing, write_json
 from recoversat.model.transformer import Transformer
@@ -58,9 +59,13 @@ class Original:
 
 
 def export_folder(
-    model: Path, out: Path, precisions: Sequence[PrecisionName], valid: ValidationText | None, *, force: bool = False
-) -> ExportReport:
-    """Write `out` whole, or nothing where a check fails; `force` replaces what is there and overrules checks."""
+    model: Path, out: Path, precisions: Sequence[PrecisionName], valid: ValidationText | None, *, force: bool = False,
+    pairs_from: Path | None = None,
+) -> ExportReport:  # fmt: skip
+    """Write `out` whole, or nothing where a check fails; `force` replaces what is there and overrules checks.
+
+    A shortlist is made where `pairs_from` names a corpus.
+    """
     original = load_original(model)
     check_place(out, original.folder, force)
     _, facts = read_config(original.folder)
@@ -69,6 +74,8 @@ def export_folder(
         report = _write_graphs(original, folder / ONNX, precisions, valid, force)
         write_json(folder / EXPORT, report.as_json())
         (folder / "README.md").write_text(export_card(original.config, facts, report), encoding="utf-8")
+        if pairs_from:
+            report = replace(report, shortlist=add_shortlist(folder, pairs_of(folder, pairs_from, None)))
     return report
 
 
@@ -155,7 +162,7 @@ def _write_graphs(
     files: dict[str, dict[str, int]] = {
         name: {path.name: path.stat().st_size for path in sorted((out / name).iterdir())} for name in precisions
     }
-    return ExportReport(source, sample, agreements, int8, files, len(learnt_from))
+    return ExportReport(source, sample, agreements, int8, files, calibrated_on=len(learnt_from))
 
 
 def _few(choices: Sequence[int]) -> list[int]:

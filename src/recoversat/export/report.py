@@ -10,6 +10,7 @@ from typing import Any
 from recoversat import __version__
 from recoversat.config import Config
 from recoversat.export.checks import Agreement, BleuChange
+from recoversat.export.shortlist import ShortlistReport
 
 FORMAT = "recoversat-export-1"
 _UNMEASURED = "BLEU not measured: no validation text was given (--corpus, or --valid-src and --valid-tgt)"
@@ -24,6 +25,7 @@ class ExportReport:
     agreements: list[Agreement]
     int8: BleuChange | None
     files: Mapping[str, Mapping[str, int]]  # precision -> name -> bytes
+    shortlist: ShortlistReport | None = None
     calibrated_on: int = 0  # validation sentences that gave int8 its scales; 0 = each batch gives its own
 
     @property
@@ -48,7 +50,7 @@ class ExportReport:
         lines += [
             f"{name}: {_megabytes(size)}, torch {_megabytes(self.source['bytes'])}" for name, size in self.sizes.items()
         ]
-        return "\n".join(lines)
+        return "\n".join([*lines, *([self.shortlist.as_text()] if self.shortlist else [])])
 
     def as_json(self) -> dict[str, Any]:
         bleu = {"precision": "int8", "change": self.int8.change, **asdict(self.int8)} if self.int8 else _UNMEASURED

@@ -57,7 +57,7 @@ class BatchDecoder:
         n_segments = np.array([own[0] for own in counts])
         options = Options(
             self.settings.extra_steps, self.settings.length_penalty, forced, request.top_tokens,
-            request.scores or request.top_tokens > 0,
+            request.scores or request.top_tokens > 0, shortlist=self.settings.shortlist,
         )  # fmt: skip
         if request.beam > 1:
             return self._search(sources, n_segments, request.beam, options)

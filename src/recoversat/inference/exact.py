@@ -39,7 +39,7 @@ def _begin(engine: Engine, sources: Sources, options: Options) -> Callable[[list
     if len(sources) > 1 or options.top_tokens:  # what else was likely is known only step by step
         return None
     (limit,) = options.most_steps(sources, np.ones(1, dtype=np.int64)).tolist()
-    verifier = engine.verifier(sources[0], limit)
+    verifier = engine.verifier(sources[0], limit, options)
     return None if verifier is None else lambda draft: write_verified(draft, verifier, limit, options.scores)
 
 

@@ -48,6 +48,7 @@ class TranslateCommand:
     min_confidence: float | None = None
     format: str = LINES
     no_repairs: bool = False
+    no_shortlist: bool = False
     teacher: Path | None = None
     lengths: int = 9
     device: str = "auto"
@@ -74,7 +75,8 @@ class TranslateCommand:
 
     def check_shared(self) -> None:
         """Refuse what several workers cannot do."""
-        steers = self.force or self.teacher or self.max_memory or self.no_repairs or self.quality or self.best_of
+        steers = self.force or self.teacher or self.max_memory or self.quality or self.best_of
+        steers = steers or self.no_repairs or self.no_shortlist
         shows = self.show or self.trace or self.at_once or self.format != LINES or self.min_confidence is not None
         if steers or self.glossary or shows or self.exact or isinstance(self.segments, tuple):
             raise UserError(
@@ -157,6 +159,8 @@ class TranslateCommand:
         translator.set_glossary(self.glossary)
         if self.no_repairs:
             translator.set_decoding(repairs="none")
+        if self.no_shortlist:
+            translator.set_decoding(shortlist=False)
         return translator
 
     def _settings(self) -> dict[str, Any]:
@@ -167,6 +171,6 @@ class TranslateCommand:
             "segments": self.segments, "best_of": self.best_of, "quality": self.quality, "exact": self.exact,
             "beam": self.beam, "batch_size": self.batch_size, "jsonl": self.jsonl, "show": self.show,
             "glossary": self.glossary and fingerprint(self.glossary), "min_confidence": self.min_confidence,
-            "no_repairs": self.no_repairs, "teacher": teacher, "lengths": self.lengths, "device": self.device,
-            "compute_type": self.compute_type,
+            "no_repairs": self.no_repairs, "no_shortlist": self.no_shortlist, "teacher": teacher,
+            "lengths": self.lengths, "device": self.device, "compute_type": self.compute_type,
         }  # fmt: skip

@@ -12,7 +12,7 @@ class ByCount(ScriptedEngine):
 
     max_segments = 2
 
-    def start(self, sources, n_segments):
+    def start(self, sources, n_segments, options=None):
         return ScriptedStepper([self._script(*pair) for pair in zip(sources, n_segments, strict=True)], [])
 
     def _script(self, ids, k):

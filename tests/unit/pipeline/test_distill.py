@@ -1,14 +1,16 @@
 """Distillation decodes through the engine's own search, in batches that fit what a GPU captures."""
 
+import json
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 
+from recoversat.decoding.beam import NBest
 from recoversat.engines.cuda.capture import Capturer, Replay, rehearse
 from recoversat.engines.cuda.engine import BATCHES, GraphEngine
-from recoversat.engines.engine import Engine
+from recoversat.engines.engine import Engine, Options, Sources
 from recoversat.engines.torch.engine import TorchEngine
 from recoversat.errors import UserError
 from recoversat.model.transformer import Transformer
@@ -76,6 +78,25 @@ def test_every_batch_but_the_last_fills_what_a_gpu_captures() -> None:
 
 def test_a_sentence_longer_than_a_batch_is_translated_alone() -> None:
     assert list(_batches([[5] * 9, [5], [5] * 20], 8)) == [[2], [0], [1]]
+
+
+@pytest.mark.parametrize("shortlist", [True, False])
+def test_a_teacher_does_without_its_shortlist_where_it_is_set_to(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, shortlist: bool
+) -> None:
+    teacher = write_tiny_model(tmp_path / "teacher")
+    settings = json.loads((teacher / "config.json").read_text())
+    settings["decode"]["shortlist"] = shortlist
+    (teacher / "config.json").write_text(json.dumps(settings))
+    engine, asked = TorchEngine(model_of(teacher), CPU), []
+
+    def search(sources: Sources, beam: int, options: Options) -> list[NBest]:
+        asked.append(options.shortlist)
+        return TorchEngine.search(engine, sources, beam, options)
+
+    monkeypatch.setattr(engine, "search", search)
+    _translate(job_of(teacher), engine, sources(3), lambda count: None)
+    assert set(asked) == {shortlist}
 
 
 def test_a_one_step_model_cannot_teach(tmp_path: Path) -> None:

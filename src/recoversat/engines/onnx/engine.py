@@ -6,6 +6,7 @@ B sentences, S source, K segments, L decoder layers, H heads, E = D / H, D model
 import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, TypeVar
@@ -21,6 +22,7 @@ from recoversat.decoding.stepping import Floats, Ints
 from recoversat.decoding.stopping import between_steps, in_threads
 from recoversat.engines.engine import Options, Sources, StepEngine
 from recoversat.engines.onnx.scoring import score_rows, takes_masks
+from recoversat.engines.onnx.shortlist import LISTED_STEP, Vocabulary, Whole, open_lists
 from recoversat.engines.onnx.stepper import Buffers, OnnxStepper, Positions
 from recoversat.engines.onnx.verifying import OnnxVerifier
 from recoversat.engines.pairs import Pair, check_pairs, equal_rows, pair_batches, scored, side_by_side
@@ -58,7 +60,10 @@ class OnnxEngine(StepEngine):
         self._precision, self._threads = folder.name, threads
         exact, arena = saturates(folder), max_memory is None
         self._encoder = _session(folder / "encoder.onnx", exact, arena)
-        self._step = _session(folder / "step.onnx", exact, arena)
+        # without VNNI only constant weights are kept from overflowing
+        session = partial(_session, exact=exact, arena=arena)
+        self._lists = None if exact else open_lists(folder, config.vocab_size or 0, session)
+        self._step = _session(folder / (LISTED_STEP if self._lists else "step.onnx"), exact, arena)
         self._pool = ThreadPoolExecutor(threads) if threads > 1 else None
         size = _vocabulary_places(self._step, config, folder)
         self._bias: Floats = np.zeros(size, dtype=np.float32)
@@ -76,7 +81,7 @@ class OnnxEngine(StepEngine):
     def description(self) -> dict[str, str | int]:
         return {"engine": "onnx", "precision": self._precision, "device": "cpu", "threads": self._threads}
 
-    def start(self, sources: Sources, n_segments: Ints) -> OnnxStepper:
+    def start(self, sources: Sources, n_segments: Ints, options: Options = Options()) -> OnnxStepper:
         """Encode the sources and project them for every decoder layer; of one segment are all sentences or none."""
         counts = set(n_segments.tolist())
         single, widest = 1 in counts, max(counts)
@@ -84,8 +89,8 @@ class OnnxEngine(StepEngine):
         memory, lengths = self._encode(sources)
         length = memory.shape[3]
         room = length + length // 5 + widest  # what is longer is rare, and makes the cache grow
-        bias = self._bias_for(single)
-        return OnnxStepper(self._step, memory, lengths, self._positions, bias, room, self._buffers)
+        vocabulary = self._vocabulary(sources, single, options)
+        return OnnxStepper(self._step, memory, lengths, self._positions, vocabulary, room, self._buffers)
 
     def encode(self, sources: Sources) -> Sources:
         """Remember keys and values; where memory is bounded, sources are encoded whenever they are needed."""
@@ -114,11 +119,12 @@ class OnnxEngine(StepEngine):
 
         return self._in_parts(part, self._parts(sources, ones, beam))
 
-    def verifier(self, source: Sequence[int], room: int) -> OnnxVerifier | None:
+    def verifier(self, source: Sequence[int], room: int, options: Options = Options()) -> OnnxVerifier | None:
         if not self._takes_masks:
             return None
         memory, lengths = self._encode([source])
-        return OnnxVerifier(self._step, memory, lengths, self._positions, self._single_bias, room)
+        vocabulary = self._vocabulary([source], True, options)
+        return OnnxVerifier(self._step, memory, lengths, self._positions, vocabulary, room)
 
     def score(self, pairs: Sequence[Pair], n_segments: int = 1) -> list[Decoded]:
         """Run all rows of a target at once; what the graph or the memory is not made for goes a step at a time."""
@@ -133,8 +139,8 @@ class OnnxEngine(StepEngine):
             if self._max_memory is not None and len(targets[0].labels) > most:  # is alone
                 return stepwise(some, n_segments)
             memory, lengths = self._encode([source for source, _ in some])
-            bias = self._bias_for(n_segments == 1)
-            log_probs = score_rows(self._step, memory, lengths, self._positions, bias, targets)
+            whole = self._whole(n_segments == 1)
+            log_probs = score_rows(self._step, memory, lengths, self._positions, whole, targets)
             each = np.split(log_probs, np.cumsum([len(target.labels) for target in targets])[:-1])
             return [scored(target, own.tolist()) for target, own in zip(targets, each, strict=True)]
 
@@ -178,6 +184,16 @@ class OnnxEngine(StepEngine):
         """Estimate what a sentence keeps from step to step: of its source, and of rows while the cache grows."""
         n_rows = source_length + 2 * (source_length + 2 * n_segments)
         return 2 * self._config.decoder_layers * self._config.d_model * n_rows * _FLOAT
+
+    def _whole(self, single: bool) -> Whole:
+        return Whole((self._lists.unlisted if self._lists else {}) | {"bias": self._bias_for(single)})
+
+    def _vocabulary(self, sources: Sources, single: bool, options: Options) -> Vocabulary:
+        """Return what sentences are written with: their lists, where the model has some and they may be used."""
+        listed = None
+        if self._lists and options.shortlist:
+            listed = self._lists.cut(sources, self._bias_for(single), options.forced)
+        return listed or self._whole(single)
 
     def _bias_for(self, single: bool) -> Floats:
         return self._single_bias if single else self._bias

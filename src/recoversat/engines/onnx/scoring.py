@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from recoversat.decoding.stepping import Floats, Ints
+from recoversat.engines.onnx.shortlist import Whole
 from recoversat.engines.onnx.stepper import Binding, Positions, layer_names
 from recoversat.engines.pairs import side_by_side
 from recoversat.segments import Rows, visible
@@ -24,7 +25,7 @@ def takes_masks(session: Any) -> bool:
 
 
 def score_rows(
-    session: Any, memory: Floats, memory_lengths: NDArray[np.int32], positions: Positions, bias: Floats,
+    session: Any, memory: Floats, memory_lengths: NDArray[np.int32], positions: Positions, vocabulary: Whole,
     targets: Sequence[Rows],
 ) -> Floats:  # fmt: skip
     """Return the log-probability of every row's label (R,), target after target; memory is (2L, B, H, S, E)."""
@@ -38,6 +39,7 @@ def score_rows(
     places[..., 1], places[..., 2] = np.arange(heads), np.arange(width)[:, None]
     labels = np.concatenate([target.labels for target in targets])[:, None]  # (R, 1)
     binding = Binding(session)
+    binding.inputs(vocabulary.inputs)
     binding.inputs({
         "tokens": side_by_side([target.tokens for target in targets]),
         "segments": side_by_side([target.segments for target in targets]),
@@ -47,7 +49,6 @@ def score_rows(
         "memory_lengths": memory_lengths,
         "rows": np.flatnonzero(real),
         "wanted": labels,
-        "bias": bias,
         "scored": np.ones(1, dtype=np.bool_),
         "n_best": np.zeros(1, dtype=np.int64),
     })  # fmt: skip

@@ -15,6 +15,7 @@ import onnxruntime
 from numpy.typing import NDArray
 
 from recoversat.decoding.stepping import FREE, Bools, Choice, Floats, Ints
+from recoversat.engines.onnx.shortlist import Vocabulary
 from recoversat.vocab import PAD
 
 
@@ -23,14 +24,15 @@ class OnnxStepper:
 
     def __init__(
         self, session: Any, memory: Floats, memory_lengths: NDArray[np.int32],
-        positions: "Positions", bias: Floats, room: int, buffers: "Buffers",
+        positions: "Positions", vocabulary: Vocabulary, room: int, buffers: "Buffers",
     ) -> None:  # fmt: skip
         """Take the source's keys and values (2L, B, H, S, E); `room` is how many rows most sentences need."""
         self._binding = Binding(session)
         self._position: Floats = np.empty((1, 1, positions.d_model), dtype=np.float32)
         self._n_best: Ints = np.zeros(1, dtype=np.int64)
         self._scored: Bools = np.zeros(1, dtype=np.bool_)
-        self._binding.inputs({"bias": bias, "position": self._position})
+        self._vocabulary = vocabulary
+        self._binding.inputs(vocabulary.inputs | {"position": self._position})
         self._binding.inputs({"n_best": self._n_best, "scored": self._scored})
         self._memory, self._memory_lengths = memory, memory_lengths
         self._positions, self._room, self._buffers = positions, room, buffers
@@ -49,17 +51,18 @@ class OnnxStepper:
         if self._rows is None or self._rows.asked != asked:
             self._rows = _Rows(active, asked, self._buffers)
             self._bind_buffer(self._rows.buffer, asked[2])
+            self._binding.inputs(self._vocabulary.rows(self._sentences, self._rows.counts))
         rows = self._rows
         if rows.width:
             if (needed := max(self._filled.tolist()) + rows.width) > self._cache.shape[3]:
                 self._make_room(needed)
-            rows.fill(tokens, forced, self._filled)
+            rows.fill(tokens, None if forced is None else self._vocabulary.places(forced), self._filled)
             self._filled += rows.counts
             np.maximum(self._filled, 1, out=self._lengths, casting="same_kind")
             self._position[:] = self._positions.at(self._steps)
             self._binding.run()
         self._steps += 1
-        return rows.choice()
+        return rows.choice(self._vocabulary)
 
     def keep(self, which: Ints) -> None:
         """Drop or reorder members of the batch."""
@@ -67,7 +70,7 @@ class OnnxStepper:
         if np.array_equal(self._sentences[which], self._sentences):
             self._move(which)
             return
-        self._sentences = self._sentences[which]
+        self._sentences, self._rows = self._sentences[which], None
         # np.take, since an array indexed like [:, which] does not lie in order, and nothing could be written in place
         self._memory, self._memory_lengths = np.take(self._memory, which, axis=1), self._memory_lengths[which]
         self._cache, self._filled = np.take(self._cache, which, axis=1), self._filled[which]
@@ -129,17 +132,17 @@ class _Rows:
             buffer.is_forced = forced is not None
         np.add(filled[:, None, None], buffer.offsets, out=buffer.cache_places)
 
-    def choice(self) -> Choice:
+    def choice(self, vocabulary: Vocabulary) -> Choice:
         """Put each row where its sentence and segment are; all other places hold PAD."""
         buffer, n_best = self.buffer, self.asked[2]
-        tokens: Ints = self._spread(buffer.chosen, PAD)[..., 0]
+        tokens: Ints = self._spread(vocabulary.ids(buffer.chosen), PAD)[..., 0]
         if n_best is None:
             return Choice(tokens, self._no_scores)
         log_probs: Floats = self._spread(buffer.log_probs, 0.0)[..., 0]
         if not n_best:
             return Choice(tokens, log_probs)
-        best = self._spread(buffer.best_tokens, PAD), self._spread(buffer.best_log_probs, -np.inf)
-        return Choice(tokens, log_probs, *best)
+        best: Ints = self._spread(vocabulary.ids(buffer.best_tokens), PAD)
+        return Choice(tokens, log_probs, best, self._spread(buffer.best_log_probs, -np.inf))
 
     def _move_into(self, buffer: "_Buffer") -> None:
         """Write what stays while the same segments write, where others have had the buffer before."""

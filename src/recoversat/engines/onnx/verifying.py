@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from recoversat.decoding.stepping import FREE, Floats, Ints
+from recoversat.engines.onnx.shortlist import Vocabulary
 from recoversat.engines.onnx.stepper import Binding, Positions, layer_names
 
 
@@ -17,13 +18,15 @@ class OnnxVerifier:
     """One sentence as K = 1 writes it; rows that were forgotten stay in the cache until others take their places."""
 
     def __init__(
-        self, session: Any, memory: Floats, memory_lengths: NDArray[np.int32], positions: Positions, bias: Floats,
-        room: int,
+        self, session: Any, memory: Floats, memory_lengths: NDArray[np.int32], positions: Positions,
+        vocabulary: Vocabulary, room: int,
     ) -> None:  # fmt: skip
         """Take the source's keys and values (2L, 1, H, S, E), and how many rows there may be."""
         self._binding, self._positions, self._rows = Binding(session), positions, 0
         self._cache: Floats = np.zeros((*memory.shape[:3], room, memory.shape[4]), dtype=np.float32)
-        self._binding.inputs({"bias": bias, "memory_lengths": memory_lengths, "n_best": np.zeros(1, dtype=np.int64)})
+        self._vocabulary = vocabulary
+        self._binding.inputs(vocabulary.inputs)
+        self._binding.inputs({"memory_lengths": memory_lengths, "n_best": np.zeros(1, dtype=np.int64)})
         self._binding.inputs(dict(zip(layer_names("memory_", len(memory) // 2), memory, strict=True)))
         self._binding.in_place(layer_names("", len(memory) // 2), self._cache)
 
@@ -50,7 +53,7 @@ class OnnxVerifier:
         self._binding.outputs({"best_tokens": none, "best_log_probs": none.astype(np.float32)})
         self._binding.run()
         self._rows += n
-        return chosen[:, 0], log_probs.ravel()
+        return self._vocabulary.ids(chosen[:, 0]), log_probs.ravel()
 
     def forget(self, rows: int) -> None:
         """Keep the first rows."""

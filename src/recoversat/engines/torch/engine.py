@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from recoversat.decoding.segmentwise import Decoded
 from recoversat.decoding.stepping import FREE, Bools, Choice, Ints
-from recoversat.engines.engine import Sources, StepEngine
+from recoversat.engines.engine import Options, Sources, StepEngine
 from recoversat.engines.pairs import Pair, side_by_side
 from recoversat.engines.torch.scoring import score_pairs
 from recoversat.engines.torch.verifying import TorchVerifier
@@ -40,10 +40,10 @@ class TorchEngine(StepEngine):
         """Run all rows of a target at once."""
         return score_pairs(self._model, pairs, n_segments)
 
-    def verifier(self, source: Sequence[int], room: int) -> TorchVerifier:
+    def verifier(self, source: Sequence[int], room: int, options: Options = Options()) -> TorchVerifier:
         return TorchVerifier(self._model, self._start_cache([source], 1))
 
-    def start(self, sources: Sources, n_segments: Ints) -> "TorchStepper":
+    def start(self, sources: Sources, n_segments: Ints, options: Options = Options()) -> "TorchStepper":
         cache = self._start_cache(sources, int(n_segments.max()))
         return TorchStepper(self._model, cache, torch.from_numpy(n_segments == 1).to(self._device))
 

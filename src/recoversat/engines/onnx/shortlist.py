@@ -1,0 +1,171 @@
+"""Shortlists: a step chooses among the pieces that a translation of these sources can hold, not the whole vocabulary.
+
+B sentences, L places of a list, N rows of a step, D model, V vocabulary, P padded vocabulary, T directions.
+A table made from pairs of text (`export/shortlist.py`) says which pieces those are. The part of the output matrix that
+belongs to them is cut out once for a batch. A sentence chooses from its own list, whatever its neighbours need.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from recoversat.decoding.segmentwise import Forced
+from recoversat.decoding.stepping import FREE, Bools, Floats, Ints
+from recoversat.errors import UserError
+from recoversat.vocab import NEVER_EMITTED, PAD
+
+TABLE = "shortlist.npz"  # below onnx/, for every precision
+LISTED_STEP, ROWS = "step_listed.onnx", "rows.onnx"  # beside step.onnx (see export/onnx_shortlist.py)
+_BLOCK = 128  # the graph finds the best token block by block
+_SHARE = 2  # whose list is longer than one part in so many of the vocabulary may choose from all of it
+
+Inputs = dict[str, NDArray[Any]]
+
+
+@dataclass(frozen=True)
+class Shortlist:
+    """Which pieces can occur in the translation of a source."""
+
+    likeliest: Ints  # (V, n) what each source piece may become, in any order; filled up with what is in every list
+    tags: Ints  # (T,) the pieces that name a direction; none where there is one direction only
+    common: Bools  # (T or 1, V) what is in every list of a direction
+
+    def save(self, path: Path) -> None:
+        """Write it as small as it gets."""
+        dtype = np.uint16 if len(self.likeliest) <= 1 << 16 else np.int32
+        steps = np.diff(np.sort(self.likeliest, axis=1), axis=1, prepend=0).astype(dtype)  # most need one byte
+        with open(path, "wb") as stream:
+            np.savez_compressed(stream, steps=steps, tags=self.tags, common=np.packbits(self.common, axis=1))
+
+    @classmethod
+    def load(cls, path: Path, vocab_size: int) -> "Shortlist":
+        """Read it; refuse one that is damaged or of another vocabulary."""
+        try:
+            with np.load(path, allow_pickle=False) as file:
+                steps, tags, common = file["steps"], file["tags"].astype(np.int64), file["common"]
+            likeliest = np.cumsum(steps, axis=1, dtype=np.int64)
+            common = np.unpackbits(common, axis=1, count=vocab_size).astype(np.bool_)
+            fits = len(likeliest) == vocab_size and len(common) == max(1, len(tags)) and likeliest.max() < vocab_size
+        except Exception as error:  # zip, zlib and numpy have errors of their own each
+            raise UserError(f"{path}: damaged ({error}); run 'recoversat shortlist' again, or delete it") from None
+        if not fits:
+            raise UserError(f"{path}: of another model; run 'recoversat shortlist' again, or delete it")
+        return cls(likeliest, tags, common)
+
+    def members(self, sources: Sequence[Sequence[int]], forced: Sequence[Forced] | None = None) -> Bools:
+        """Say which pieces each sentence may choose from, (B, V): its own pieces too, and what is forced."""
+        found = np.empty((len(sources), len(self.likeliest)), dtype=np.bool_)
+        for place, (row, source) in enumerate(zip(found, sources, strict=True)):
+            ids = np.asarray(source, dtype=np.int64)
+            row[:] = self._common_of(ids[:1])
+            row[self.likeliest[ids]] = True
+            row[ids] = True
+            if forced and forced[place]:
+                row[list(forced[place].values())] = True
+        found[:, [*NEVER_EMITTED, *self.tags]] = False
+        return found
+
+    def _common_of(self, first: Ints) -> Bools:
+        """Return what is in every list of the direction that a source begins with."""
+        mine = self.common[self.tags == first] if len(self.tags) else self.common
+        return np.asarray((mine if len(mine) else self.common).any(axis=0))
+
+
+class Vocabulary(Protocol):
+    """What a step chooses from: arrays for the graph, and ids for the places it names."""
+
+    @property
+    def inputs(self) -> Inputs:
+        """Return the inputs that are the same in every step."""
+
+    def rows(self, sentences: Ints, counts: Ints) -> Inputs:
+        """Return the inputs that depend on whose each row is: sentences[b] has counts[b] of them."""
+
+    def ids(self, places: Ints) -> Ints:
+        """Return the pieces at these places."""
+
+    def places(self, ids: Ints) -> Ints:
+        """Return where these pieces are; FREE stays FREE."""
+
+
+@dataclass(frozen=True)
+class Whole:
+    """The whole vocabulary: a piece's place is its id."""
+
+    inputs: Inputs
+
+    def rows(self, sentences: Ints, counts: Ints) -> Inputs:
+        return {}
+
+    def ids(self, places: Ints) -> Ints:
+        return places
+
+    def places(self, ids: Ints) -> Ints:
+        return ids
+
+
+class Listed:
+    """The lists of a batch, put together: the first pieces (l,) are real, the others fill the last block."""
+
+    def __init__(self, inputs: Inputs, pieces: Ints, bias: Floats) -> None:
+        """Take the pieces in ascending order (L,) and what is added to their logits in each sentence (B, L)."""
+        self._pieces, self._bias = pieces, bias
+        self.inputs = inputs | {"listed": np.ones(1, dtype=np.bool_), "list_bias": bias[:1]}
+
+    def rows(self, sentences: Ints, counts: Ints) -> Inputs:
+        return {"list_bias": self._bias[np.repeat(sentences, counts)]} if len(self._bias) > 1 else {}
+
+    def ids(self, places: Ints) -> Ints:
+        return self._pieces[places]
+
+    def places(self, ids: Ints) -> Ints:
+        return np.where(ids == FREE, FREE, np.searchsorted(self._pieces, ids))
+
+
+class Lists:
+    """A table, and the graph that cuts rows out of the output matrix."""
+
+    def __init__(self, table: Shortlist, rows: Any) -> None:
+        self._table, self._rows = table, rows
+        shapes = {value.name: value.shape for value in rows.get_outputs()}
+        self._quantised = "scale" in shapes
+        d_model = shapes["weight"][0 if self._quantised else 1]
+        weight: NDArray[Any] = (
+            np.zeros((d_model, 1), np.int8) if self._quantised else np.zeros((1, d_model), np.float32)
+        )
+        self.unlisted: Inputs = {"listed": np.zeros(1, dtype=np.bool_), "list_bias": np.zeros((1, 1), np.float32)}
+        self.unlisted |= self._named(weight, np.zeros(1, dtype=np.float32))
+
+    def cut(
+        self,
+        sources: Sequence[Sequence[int]],
+        bias: Floats,
+        forced: Sequence[Forced] | None = None,
+    ) -> Listed | None:
+        """Return what these sources can become; None where that may be almost anything."""
+        members = self._table.members(sources, forced)  # (B, V)
+        too_long = members.sum(axis=1) * _SHARE > members.shape[1]  # (B,) says a sentence by itself, not its batch
+        if too_long.all():
+            return None
+        members[too_long] = True
+        pieces = np.flatnonzero(members.any(axis=0))
+        size = -(-len(pieces) // _BLOCK) * _BLOCK
+        biases: Floats = np.full((len(sources), size), -np.inf, dtype=np.float32)
+        biases[:, : len(pieces)] = np.where(members[:, pieces], bias[pieces], -np.inf)
+        weight, *scale = self._rows.run(None, {"ids": np.pad(pieces, (0, size - len(pieces)), constant_values=PAD)})
+        return Listed(self._named(weight, *scale) | {"bias": bias}, pieces, biases)
+
+    def _named(self, weight: NDArray[Any], scale: Floats | None = None) -> Inputs:
+        return {"list_weight": weight} | ({"list_scale": scale} if self._quantised and scale is not None else {})
+
+
+def open_lists(folder: Path, vocab_size: int, session: Callable[[Path], Any]) -> Lists | None:
+    """Open the lists of an exported model, where it has some; both graphs belong to them."""
+    table = folder.parent / TABLE
+    if not all(path.is_file() for path in (table, folder / ROWS, folder / LISTED_STEP)):
+        return None
+    return Lists(Shortlist.load(table, vocab_size), session(folder / ROWS))

@@ -1,0 +1,175 @@
+"""Give an exported model a shortlist, made from pairs of sentences; needs numpy and onnx, not torch.
+
+The table holds what is frequent in each language, and what each source piece becomes (`data/lexicon.py`).
+V vocabulary, T directions.
+"""
+
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
+from itertools import islice
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from recoversat.config import DataConfig
+from recoversat.data.corpus import ParallelSentences, Sentences, open_corpus
+from recoversat.data.lexicon import learn_lexicon
+from recoversat.data.prepare import TextPairs
+from recoversat.engines.engine import Options
+from recoversat.engines.loading import EXPORT, ONNX
+from recoversat.engines.onnx.shortlist import LISTED_STEP, ROWS, TABLE, Shortlist
+from recoversat.errors import UserError
+from recoversat.export.onnx_shortlist import add_listed_graphs
+from recoversat.files.model_folder import read_config, resolve_model
+from recoversat.files.storage import atomic_file, read_json, write_json
+from recoversat.text.directions import prefix_of
+from recoversat.text.tokenizer import Tokenizer, load_tokenizer, vocabulary_fingerprint
+from recoversat.translator import Translator
+from recoversat.vocab import DEL, EOS
+
+Ints = NDArray[np.int64]
+Bools = NDArray[np.bool_]
+
+LIKELIEST, FREQUENT = 100, 1000  # chosen by what they change (docs/log.md, "Shortlists")
+_UBIQUITOUS = 100  # one source piece in so many is left out: commas and the like, beside which any piece may stand
+_SAMPLE = 200  # sources that are translated with and without
+_LINES = 1_000_000  # at most so many are read
+_CHUNK = 20_000
+
+
+@dataclass(frozen=True)
+class ShortlistReport:
+    """What a list holds, and what it changes."""
+
+    pairs: int
+    bytes: int
+    mean_size: float  # pieces of a sentence's list
+    vocabulary: int
+    sentences: int  # sources of the pairs that were translated with and without
+    same: int
+
+    def as_text(self) -> str:
+        return (
+            f"shortlist: {self.mean_size:.0f} of {self.vocabulary:,} pieces a sentence, from {self.pairs:,} pairs,"
+            f" {self.bytes / 1e6:.1f} MB; {self.same} of {self.sentences} translations the same as without"
+        )
+
+
+def add_shortlist(
+    folder: Path, pairs: ParallelSentences, likeliest: int = LIKELIEST, frequent: int = FREQUENT
+) -> ShortlistReport:
+    """Write table and graphs into an exported model; what is there stays, so that who knows no lists finds it."""
+    precisions = sorted(path.parent for path in (folder / ONNX).glob("*/step.onnx"))
+    if not precisions:
+        raise UserError(f"{folder}: not an exported model ({ONNX}/*/step.onnx is missing); run 'recoversat export'")
+    tokenizer = load_tokenizer(folder)
+    table = make_shortlist(pairs, tokenizer, likeliest, frequent)
+    (folder / ONNX / TABLE).unlink(missing_ok=True)  # never beside graphs that are half written
+    for precision in precisions:
+        add_listed_graphs(precision)
+    with atomic_file(folder / ONNX / TABLE) as scratch:
+        table.save(scratch)
+    _note(folder, precisions)
+    report = _compared(folder, pairs, table)
+    _note(folder, precisions, report)
+    return report
+
+
+def pairs_of(model: Path, corpus: Path | None, text: TextPairs | None) -> ParallelSentences:
+    """Read the pairs of a corpus, or of text, as ids of the model."""
+    folder = resolve_model(model)
+    if bool(corpus) == bool(text):
+        raise UserError("a shortlist is made from pairs: give either --corpus, or --src and --tgt")
+    if corpus:
+        if vocabulary_fingerprint(corpus) != vocabulary_fingerprint(folder):
+            raise UserError(f"{model} and {corpus} have different vocabularies; give the corpus it was trained on")
+        pairs = open_corpus(corpus).train
+    else:
+        config, _ = read_config(folder)
+        pairs = _encoded(islice(iter(text or ()), _LINES), load_tokenizer(folder), config.data)
+    if not len(pairs):
+        raise UserError("a shortlist is made from pairs of sentences, and there are none")
+    return pairs
+
+
+def make_shortlist(pairs: ParallelSentences, tokenizer: Tokenizer, likeliest: int, frequent: int) -> Shortlist:
+    """Learn from pairs whose sources begin with the tag of their direction, where there are several."""
+    size = tokenizer.size
+    tags = np.array([tokenizer.encode([""], tag)[0][0] for tag in tokenizer.tags], dtype=np.int64)
+    firsts = np.asarray(pairs.src.ids[pairs.src.offsets[:-1]], dtype=np.int64)
+    direction = np.argmax(firsts[:, None] == tags, axis=1) if len(tags) else np.zeros(len(pairs), dtype=np.int64)
+    each = np.repeat(direction, pairs.tgt.lengths) * size + pairs.tgt.ids  # every target piece with its direction
+    counts = np.bincount(each, minlength=max(1, len(tags)) * size).reshape(-1, size)  # (T, V)
+    common = _most_frequent(counts, frequent)
+    common[:, [EOS, DEL, *_signs(tokenizer)]] = True
+    # what is common on either side needs no table, and most links are its
+    ubiquitous = _most_frequent(np.bincount(pairs.src.ids, minlength=size)[None], size // _UBIQUITOUS)[0]
+    ubiquitous[tags] = True
+    rare = ParallelSentences(_without(pairs.src, ubiquitous[pairs.src.ids]), _without(pairs.tgt, common.ravel()[each]))
+    return Shortlist(learn_lexicon(rare, size).likeliest(likeliest, EOS), tags, common)
+
+
+def _encoded(text: Iterable[tuple[str, str]], tokenizer: Tokenizer, data: DataConfig) -> ParallelSentences:
+    """Turn pairs of lines into ids, in both directions where the model has both; too long ones are left out."""
+    lines = iter(text)
+    sources: list[list[int]] = []
+    targets: list[list[int]] = []
+    tags = [tokenizer.encode([""], prefix_of(data, into))[0] for _, into in data.directions]
+    while chunk := list(islice(lines, _CHUNK)):
+        encoded = [tokenizer.encode([pair[side] for pair in chunk]) for side in (0, 1)]
+        for one, other in zip(*encoded, strict=True):
+            if not 0 < min(len(one), len(other)) <= max(len(one), len(other)) <= data.max_tokens:
+                continue
+            for tag, src, tgt in zip(tags, (one, other), (other, one), strict=False):
+                sources.append([*tag, *src])
+                targets.append(tgt)
+    return ParallelSentences(Sentences.of(sources), Sentences.of(targets))
+
+
+def _most_frequent(counts: Ints, n: int) -> Bools:
+    """Mark the n most frequent pieces of each direction (T, V)."""
+    order = np.argsort(-counts, axis=1, kind="stable")
+    marked = np.zeros(counts.shape, dtype=np.bool_)
+    np.put_along_axis(marked, order[:, :n], True, axis=1)
+    return np.asarray(marked & (counts > 0))
+
+
+def _signs(tokenizer: Tokenizer) -> list[int]:
+    """Return the pieces that have no letter: digits and punctuation, whatever the text they were counted in."""
+    pieces = enumerate(tokenizer.pieces(range(tokenizer.size)))
+    return [i for i, piece in pieces if not any(character.isalpha() for character in piece)]
+
+
+def _without(sentences: Sentences, gone: Bools) -> Sentences:
+    """Return the sentences without the pieces that are marked."""
+    kept = np.concatenate([[0], np.cumsum(~gone)])
+    return Sentences(sentences.ids[~gone], kept[sentences.offsets])
+
+
+def _compared(folder: Path, pairs: ParallelSentences, table: Shortlist) -> ShortlistReport:
+    """Translate some of the sources with and without the list."""
+    chosen = np.random.default_rng(2).permutation(len(pairs))[:_SAMPLE]
+    sources = [pairs.src[int(i)].tolist() for i in chosen]
+    translator = Translator(folder, device="cpu")
+    counts = translator.segment_counts(None, [len(source) for source in sources])
+    with_list, without = (
+        translator.engine.decode(sources, counts, Options(scores=False, shortlist=shortlist))
+        for shortlist in (True, False)
+    )
+    same = sum(one.segments == other.segments for one, other in zip(with_list, without, strict=True))
+    size = float(table.members(sources).sum(axis=1).mean())
+    file = (folder / ONNX / TABLE).stat().st_size
+    return ShortlistReport(len(pairs), file, size, len(table.likeliest), len(sources), same)
+
+
+def _note(folder: Path, precisions: list[Path], report: ShortlistReport | None = None) -> None:
+    """Add the new graphs to the sizes that are checked whenever the model is loaded, and what was found out."""
+    if not (folder / EXPORT).is_file():  # graphs that were put beside torch weights
+        return
+    notes = read_json(folder / EXPORT, "exported model")
+    for precision in precisions:
+        noted = notes["precisions"][precision.name]
+        noted["files"] |= {name: (precision / name).stat().st_size for name in (LISTED_STEP, ROWS)}
+        noted["bytes"] = sum(noted["files"].values())
+    write_json(folder / EXPORT, notes | ({"shortlist": asdict(report)} if report else {}))
