@@ -2,6 +2,7 @@
 
 import os
 import random
+import signal
 import subprocess
 import sys
 from collections.abc import Callable
@@ -17,6 +18,12 @@ data: {vocab_size: 100, tokenizer: bpe}
 model: {d_model: 64, d_hidden: 128, n_heads: 2, encoder_layers: 2, decoder_layers: 2, dropout: 0.0, max_segments: 4}
 train: {segments: 4, batch_tokens: 1024, learning_rate: 3.0e-3, warmup: 100, label_smoothing: 0.0, tensorboard: false}
 """
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _ctrl_c_is_heard() -> None:
+    """Programs inherit that Ctrl-C is ignored, where the tests themselves were started in the background."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session")

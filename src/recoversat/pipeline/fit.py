@@ -16,6 +16,7 @@ from recoversat.data.prepare import prepare
 from recoversat.errors import UserError
 from recoversat.files.model_folder import checkpoint_folder, checkpoint_folders, read_config, resolve_model
 from recoversat.files.storage import atomic_folder, held, lines_of, read_json, sweep_partial, write_json, write_text
+from recoversat.inference.repairs import REPAIRS
 from recoversat.pipeline.distill import Distillation, distill
 from recoversat.pipeline.fit_job import HELD_OUT, FitJob, check_folder, check_place, check_settings, claim_folder
 from recoversat.text.directions import direction_tag
@@ -216,7 +217,7 @@ def _test_files(job: FitJob) -> Iterator[tuple[str, Path, Path]]:
 def _plan_text(job: FitJob, stages: list[Stage]) -> str:
     data, model, k = job.student.data, job.student.model, job.student.train.segments
     sizes = f"{model.encoder_layers}+{model.decoder_layers} layers of {model.d_model}/{model.d_hidden}"
-    repairs = [name for name, value in job.student.decode if value is True]
+    repairs = [name for name, value in job.student.decode if name in REPAIRS and value]
     lines = [
         f"fit: {data.languages}, K = {k}, {sizes}, {data.vocab_size:,} pieces",
         f"  repairs of what the student writes: {', '.join(repairs) or 'none, as in the paper'}",
