@@ -19,6 +19,10 @@ AHEAD = 12  # tokens verified at once: on a CPU a row costs a seventh of a pass,
 class Verifier(Protocol):
     """A sentence that K = 1 is writing; remembers its source and the rows so far."""
 
+    @property
+    def ahead(self) -> int:
+        """How many tokens of a draft are best verified at once."""
+
     def verify(self, tokens: Sequence[int], scores: bool) -> tuple[Ints, Floats]:
         """Append a row for each token (N,); return what K = 1 writes after each of them, and how likely that is."""
 
@@ -36,7 +40,7 @@ def write_verified(draft: Sequence[int], verifier: Verifier, limit: int, scores:
     while len(written) < limit and EOS not in written[-1:]:
         between_steps()
         last = written[-1] if written else BOS
-        proposed = list(draft[place : place + min(AHEAD, limit - len(written) - 1)])
+        proposed = list(draft[place : place + min(verifier.ahead, limit - len(written) - 1)])
         choices, likely = verifier.verify([last, *proposed], scores)
         passes += 1
         tokens = choices.tolist()

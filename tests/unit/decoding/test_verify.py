@@ -27,6 +27,8 @@ def greedy(limit: int, first: int) -> list[int]:
 class Model:
     """Keeps the rows it was given, as an engine's cache does."""
 
+    ahead = AHEAD
+
     def __init__(self, first: int) -> None:
         self._first, self.rows, self.passes = first, [], []
 

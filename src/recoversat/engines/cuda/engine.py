@@ -9,8 +9,8 @@ times at batch 64, and 12-15 s to compile for each batch size; capturing takes 0
 """
 
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import astuple
 from threading import Lock
 from typing import TypeVar
@@ -21,8 +21,10 @@ import torch
 from recoversat.decoding.beam import NBest
 from recoversat.decoding.segmentwise import Decoded
 from recoversat.decoding.stepping import Ints
+from recoversat.decoding.stopping import between_steps
 from recoversat.engines.cuda.beam import BeamBucket, BeamSession
 from recoversat.engines.cuda.capture import SEEN, Capturer
+from recoversat.engines.cuda.causal import CausalBucket, CausalSession, GraphVerifier
 from recoversat.engines.cuda.check import check_ops
 from recoversat.engines.cuda.model import GraphModel
 from recoversat.engines.cuda.ops import find_ops
@@ -30,24 +32,27 @@ from recoversat.engines.cuda.segments import SegmentBucket, SegmentSession
 from recoversat.engines.cuda.state import rung
 from recoversat.engines.cuda.weights import collect_weights
 from recoversat.engines.engine import Engine, Options, Sources
-from recoversat.engines.pairs import Pair
+from recoversat.engines.pairs import Pair, check_pairs, equal_rows, pair_batches, scored
 from recoversat.engines.torch.engine import TorchEngine
 from recoversat.model.transformer import Transformer
+from recoversat.vocab import DEL, NEVER_EMITTED
 
 BATCHES = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512)
 SOURCES = (16, 32, 48, 64, 96, 128, 192, 256)
 SEGMENTS = (1, 2, 3, 4, 5, 6, 8, 10, 12, 16, 20, 24, 32)
+AHEAD = 31  # tokens of a draft verified at once: rows cost next to nothing here
+_SCORED_ROWS = 8192  # of a batch of given translations
 _BUCKETS_KEPT = 96
 _MEMORY_SHARE = 4  # a quarter of the GPU's memory is for buffers
 _CPU_MEMORY = 1 << 30
 
-_Session = SegmentSession | BeamSession
-_Bucket = SegmentBucket | BeamBucket
+_Session = SegmentSession | BeamSession | CausalSession
+_Bucket = SegmentBucket | BeamBucket | CausalBucket
 _Result = TypeVar("_Result")
 
 
 class GraphEngine(Engine):
-    """Decode with a Transformer as CUDA graphs; the reference engine scores, forces and traces.
+    """Decode with a Transformer as CUDA graphs; the reference engine forces, traces, and scores several segments.
 
     `fused`: use the Triton kernels (None: where they work).
     """
@@ -113,8 +118,38 @@ class GraphEngine(Engine):
 
         return self._in_parts(search, len(sources), (source, room, beam))
 
+    def verifier(self, source: Sequence[int], room: int, options: Options = Options()) -> GraphVerifier:
+        bucket = CausalBucket(1, rung(len(source), SOURCES), AHEAD + 1, rung(room + AHEAD + 1, SEEN))
+        with self._alone():
+            return GraphVerifier(self._causal(bucket), AHEAD, source, self._alone)
+
     def score(self, pairs: Sequence[Pair], n_segments: int = 1) -> list[Decoded]:
-        return self._reference.score(pairs, n_segments)
+        """Run all rows of a target at once; the reference engine also scores what decoding never writes."""
+        if n_segments > 1 or any(not {*NEVER_EMITTED, DEL}.isdisjoint(target) for _, target in pairs):
+            return self._reference.score(pairs, n_segments)
+        check_pairs(pairs)
+        found: dict[int, Decoded] = {}
+        for batch in pair_batches(pairs, 1, _SCORED_ROWS):
+            between_steps()
+            found |= zip(batch, self._score([pairs[i] for i in batch]), strict=True)
+        return [found[i] for i in range(len(pairs))]
+
+    def _score(self, pairs: Sequence[Pair]) -> list[Decoded]:
+        longest = max(len(target) for _, target in pairs)
+        source, n_rows = rung(max(len(source) for source, _ in pairs), SOURCES), rung(longest + 1, SOURCES)
+        room = rung(n_rows, SEEN)
+
+        def score(part: slice) -> list[list[float]]:
+            sources, targets = zip(*pairs[part], strict=True)
+            return self._causal(CausalBucket(_batch(sources), source, n_rows, room)).score(sources, targets)
+
+        log_probs = self._in_parts(score, len(pairs), (source, room, n_rows))
+        return [scored(equal_rows(target, 1), own) for (_, target), own in zip(pairs, log_probs, strict=True)]
+
+    def _causal(self, bucket: CausalBucket) -> CausalSession:
+        session = self._session(bucket, lambda: CausalSession(self._model, self._capturer, bucket))
+        assert isinstance(session, CausalSession)
+        return session
 
     def _lengths(self, sources: Sources, limits: Ints, rows_a_step: int) -> tuple[int, int]:
         """Return the bucket's source length and cache rows."""
@@ -131,10 +166,16 @@ class GraphEngine(Engine):
         ):
             size //= 2
         results: list[_Result] = []
-        with self._lock, torch.inference_mode(), self._on_device():
+        with self._alone():
             for at in range(0, count, size):
                 results += decode(slice(at, min(at + size, count)))
         return results
+
+    @contextmanager
+    def _alone(self) -> Iterator[None]:
+        """Use the buffers while no other thread does."""
+        with self._lock, torch.inference_mode(), self._on_device():
+            yield
 
     def _session(self, bucket: _Bucket, make: Callable[[], _Session]) -> _Session:
         """Return the buffers and graphs of a bucket, made now or earlier; makes room by dropping the longest unused."""

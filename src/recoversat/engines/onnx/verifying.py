@@ -10,12 +10,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from recoversat.decoding.stepping import FREE, Floats, Ints
+from recoversat.decoding.verify import AHEAD
 from recoversat.engines.onnx.shortlist import Vocabulary
 from recoversat.engines.onnx.stepper import Binding, Positions, layer_names
 
 
 class OnnxVerifier:
     """One sentence as K = 1 writes it; rows that were forgotten stay in the cache until others take their places."""
+
+    ahead = AHEAD
 
     def __init__(
         self, session: Any, memory: Floats, memory_lengths: NDArray[np.int32], positions: Positions,

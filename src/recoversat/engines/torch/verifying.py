@@ -8,12 +8,15 @@ from collections.abc import Sequence
 import torch
 
 from recoversat.decoding.stepping import Floats, Ints
+from recoversat.decoding.verify import AHEAD
 from recoversat.model.transformer import DecoderCache, Transformer
 from recoversat.vocab import DEL, NEVER_EMITTED
 
 
 class TorchVerifier:
     """One sentence as K = 1 writes it."""
+
+    ahead = AHEAD
 
     def __init__(self, model: Transformer, cache: DecoderCache) -> None:
         self._model, self._cache = model, cache

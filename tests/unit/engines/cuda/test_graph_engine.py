@@ -8,9 +8,10 @@ from benchmarks import gpu_check
 from recoversat.config import ModelConfig, parse_config
 from recoversat.decoding.segmentwise import Decoded, Forced
 from recoversat.decoding.stepping import Ints
+from recoversat.decoding.verify import write_verified
 from recoversat.engines.cuda.beam import BeamBucket, BeamSession
 from recoversat.engines.cuda.capture import Capturer, Replay, rehearse
-from recoversat.engines.cuda.engine import GraphEngine
+from recoversat.engines.cuda.engine import AHEAD, GraphEngine
 from recoversat.engines.cuda.model import GraphModel
 from recoversat.engines.cuda.ops import PlainOps
 from recoversat.engines.cuda.segments import SegmentBucket, SegmentSession
@@ -18,10 +19,12 @@ from recoversat.engines.cuda.weights import collect_weights
 from recoversat.engines.engine import Options
 from recoversat.engines.pairs import equal_rows
 from recoversat.engines.torch.engine import TorchEngine
+from recoversat.errors import UserError
+from recoversat.inference.exact import decode_exactly, decode_greedily
 from recoversat.model.transformer import Transformer
 from recoversat.text.tokenizer import BpeTokenizer
 from recoversat.translator import Translator
-from recoversat.vocab import DEL, EOS, N_SPECIAL
+from recoversat.vocab import DEL, EOS, N_SPECIAL, UNK
 
 CPU = torch.device("cpu")
 SHAPES = {
@@ -274,3 +277,49 @@ def test_models_vary_in_what_they_write(engines: Engines) -> None:
     lengths = {len(segment) for one in got for segment in one.segments}
     assert {EOS, DEL} <= endings
     assert len(lengths) > 9
+
+
+def test_given_translations_score_the_same(engines: Engines) -> None:
+    sources, targets = sources_of([7, 25, 1, 40, 17]), sources_of([9, 15, 1, 70, 16], seed=4)
+    pairs = [*zip(sources, targets, strict=True), (sources[0], []), (sources[1], targets[1])]
+    for some in (pairs, pairs[:1], pairs[3:4], pairs):  # in another bucket, and in the same one again
+        expected, got = (engine.score(some) for engine in engines)
+        for one, other in zip(expected, got, strict=True):
+            assert one.segments == other.segments
+            np.testing.assert_allclose(one.log_probs[0], other.log_probs[0], atol=2e-4)
+    graphs = engines[1]
+    assert any(len(bucket) == 4 and bucket[0] == 8 and bucket[2] == 96 for bucket in graphs.buckets)  # all in one pass
+
+
+def test_what_graphs_do_not_score_the_reference_does(engines: Engines) -> None:
+    reference, graphs = engines
+    pairs = [(source, [20, UNK, 30, 40]) for source in sources_of([6, 9])]
+    assert graphs.score(pairs) == reference.score(pairs)
+    assert graphs.score([(pairs[0][0], [20, 30, 40])], 2) == reference.score([(pairs[0][0], [20, 30, 40])], 2)
+    with pytest.raises(UserError, match="pair 2"):
+        graphs.score([(pairs[0][0], [20]), ([], [20])])
+
+
+@pytest.mark.parametrize("length", [1, 9, 30, 80])
+def test_what_is_verified_is_what_one_segment_writes(engines: Engines, length: int) -> None:
+    graphs = engines[1]
+    (source,) = sources_of([length], seed=length)
+    options = Options(limits=np.array([length + 20]))
+    (expected,) = graphs.decode([source], np.array([1]), options)
+    words = expected.segments[0][:-1]
+    for draft in ([], words, words[::-1], [*words[:3], 99, *words[3:]], words[2:], words[:4] * 20):
+        written = write_verified(draft, graphs.verifier(source, length + 20), length + 20, scores=True)
+        assert written.segments == expected.segments
+        np.testing.assert_allclose(written.log_probs[0], expected.log_probs[0], atol=2e-4)
+        if draft == words:
+            assert written.steps == -(-len(expected.segments[0]) // (AHEAD + 1))
+
+
+def test_drafts_are_verified_by_graphs_not_step_by_step(engines: Engines) -> None:
+    reference, graphs = engines
+    (source,) = sources_of([30])
+    one, k = Options(limits=np.array([50])), np.array([5])
+    expected = decode_greedily(reference, [source], one)[0]
+    got = decode_exactly(graphs, [source], k, one)[0]
+    assert got.segments == expected.segments
+    assert got.accepted  # none where K = 1 wrote every token itself
