@@ -27,9 +27,11 @@ import numpy as np
 import torch
 
 from recoversat.config import ModelConfig
+from recoversat.decoding.segmentwise import Decoded
 from recoversat.engines.cuda.engine import GraphEngine
 from recoversat.engines.engine import Engine, Options
 from recoversat.engines.torch.engine import TorchEngine
+from recoversat.inference.exact import decode_exactly
 from recoversat.model.device import torch_device
 from recoversat.model.transformer import Transformer
 from recoversat.vocab import DEL, EOS, N_SPECIAL
@@ -41,6 +43,7 @@ SIZES = {
     "tiny": ModelConfig(d_model=38, d_hidden=64, n_heads=2, encoder_layers=1, decoder_layers=2, vocab_size=300),
 }
 _KINDS = (("fp32", torch.float32, False), ("fp32", torch.float32, True), ("fp16", torch.float16, True))
+_SAME_SCORE = 0.01  # log-probabilities of untrained models are in the hundreds
 Sources = list[list[int]]
 Row = dict[str, Any]
 
@@ -104,6 +107,8 @@ def check_model(
     """Compare engines in fp32 and fp16; `ways` are pairs of K and beam."""
     reference = TorchEngine(make(), device)
     expected = {way: tokens_of(reference, sources, *way, batch=16) for way in ways}
+    pairs = [(source, [token for token in source if token >= N_SPECIAL]) for source in sources]
+    likely = reference.score(pairs)
     del reference
     rows: list[Row] = []
     for precision, dtype, fused in _KINDS if device.type == "cuda" else _KINDS[:1]:
@@ -117,9 +122,33 @@ def check_model(
                 rows.append(row | {"same": same, "of": len(got), "ok": ok})
                 ops = "fused" if fused else "plain"
                 say(f"  {name} {precision} {ops} K={k} beam={beam} batch={batch}: {same}/{len(got)} the same")
+            rows += _check_passes(
+                engine, sources, pairs, likely, {"model": name, "precision": precision, "fused": fused}
+            )
         except Exception:
             say(f"  {name} {precision} fused={fused} failed:\n{traceback.format_exc()}")
             rows.append({"model": name, "precision": precision, "fused": fused, "ok": False})
+    return rows
+
+
+def _check_passes(
+    engine: GraphEngine, sources: Sources, pairs: list[tuple[list[int], list[int]]], likely: list[Decoded], about: Row
+) -> list[Row]:
+    """Compare scores with the reference's in fp32, and what is drafted and verified with the engine's own K = 1."""
+    off = [
+        max(abs(a - b) for a, b in zip(one.log_probs[0], other.log_probs[0], strict=True))
+        for one, other in zip(likely, engine.score(pairs), strict=True)
+    ]
+    close = sum(difference < _SAME_SCORE for difference in off)
+    rows = [
+        about
+        | {"way": "score", "same": close, "of": len(pairs), "ok": about["precision"] != "fp32" or close == len(pairs)}
+    ]
+    some = sources[:16]
+    drafted = [decode_exactly(engine, [source], np.array([5]), Options())[0].segments for source in some]
+    same = sum(one == other for one, other in zip(drafted, tokens_of(engine, some, 1, 1, 1), strict=True))
+    rows.append(about | {"way": "exact", "same": same, "of": len(some), "ok": same >= len(some) - 1})
+    say(f"  scores {close}/{len(pairs)} within {_SAME_SCORE}, exact {same}/{len(some)} the same")
     return rows
 
 
@@ -157,9 +186,23 @@ def contestants(
         timed[f"{name} K=1 x {GREEDY_STEPS}"] = lambda engine=engine: engine.decode(sources, one, long)
         timed[f"{name} beam 4 x {GREEDY_STEPS}"] = lambda engine=engine: engine.search(sources, 4, long)
     first = next(iter(graphs.values()))
+    pairs = list(zip(sources, random_sources(batch, vocab, SOURCE_LENGTH, SOURCE_LENGTH), strict=True))
+    timed["graphs score"] = lambda: first.score(pairs)
+    timed["graphs score 3 each"] = lambda: first.score([pair for pair in pairs for _ in range(3)])
+    if batch == 1:
+        timed["graphs verify x 1"] = lambda: _verify(first, pairs[0], 1)
+        timed["graphs verify x 5"] = lambda: _verify(first, pairs[0], 5)
     timed["steps: K=10 x 1"] = lambda: first.decode(sources, many, _steps(batch, 1))
     timed["steps: K=1 x 4"] = lambda: first.decode(sources, one, _steps(batch, 4))
     return timed
+
+
+def _verify(engine: GraphEngine, pair: tuple[list[int], list[int]], passes: int) -> None:
+    """Verify a draft again and again, as if it were wrong after a few tokens."""
+    verifier = engine.verifier(pair[0], GREEDY_STEPS)
+    for _ in range(passes):
+        verifier.verify(pair[1], scores=True)
+        verifier.forget(3)
 
 
 def _steps(batch: int, count: int) -> Options:
