@@ -18,6 +18,44 @@ _REFUSAL = (
     b"Content-Length: %d\r\n\r\n%b" % (len(_FULL), _FULL)
 )
 
+_BEGINNING = b"HTTP/1.1 "  # of every answer
+_FIRST_PAUSE = 0.1  # seconds between its first two letters; each pause is twice as long as the one before
+
+
+class _Begun(asyncio.Transport):
+    """The way to a client that has closed its sending side: the beginning of its answer goes ahead letter by letter.
+
+    A client that waits for its answer and one that has gone look the same, until something is sent to them: then the
+    system of the latter says that nobody is there, and the next letter finds the connection lost.
+    """
+
+    def __init__(self, transport: asyncio.Transport, loop: asyncio.AbstractEventLoop) -> None:
+        super().__init__()
+        self._transport, self._loop, self._ahead = transport, loop, 0
+        self._send_letter(_FIRST_PAUSE)
+
+    def _send_letter(self, pause: float) -> None:
+        self._transport.write(_BEGINNING[self._ahead : self._ahead + 1])
+        self._ahead += 1
+        self._timer = self._loop.call_later(pause, self._send_letter, 2 * pause)
+        if self._ahead == len(_BEGINNING) or self._transport.is_closing():
+            self._timer.cancel()
+
+    def write(self, data: bytes | bytearray | memoryview) -> None:
+        """Send what has not gone ahead."""
+        self._timer.cancel()
+        self._transport.write(data[self._ahead :])
+        self._ahead = 0
+
+    def close(self) -> None:
+        """Close it once everything is sent."""
+        self._timer.cancel()
+        self._transport.close()
+
+    def is_closing(self) -> bool:
+        """Say whether it is closed, or about to be."""
+        return self._transport.is_closing()
+
 
 def limited_connections(settings: ServeSettings) -> type[H11Protocol]:
     """Make the protocol of a server with these settings."""
@@ -32,6 +70,7 @@ def limited_connections(settings: ServeSettings) -> type[H11Protocol]:
         _awaited: Any = None  # which state of h11 a client is to leave in time
         _timer: asyncio.TimerHandle | None = None
         _unread: asyncio.TimerHandle | None = None  # runs while a client does not read its answer
+        _said_all = False  # the client has closed its sending side
 
         def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
             super().connection_made(transport)
@@ -57,8 +96,23 @@ def limited_connections(settings: ServeSettings) -> type[H11Protocol]:
             super().data_received(data)
             self._wait_for_client()
 
+        def eof_received(self) -> bool:  # type: ignore[override]
+            """Keep the connection open where there is something to answer."""
+            self._said_all = True
+            return self._answers_on()
+
+        def _answers_on(self) -> bool:
+            cycle = self.cycle
+            if cycle is None or cycle.response_complete or cycle.more_body:
+                return False
+            if cycle.transport is self.transport and not cycle.response_started:
+                cycle.transport = _Begun(self.transport, self.loop)
+            return True
+
         def on_response_complete(self) -> None:
             super().on_response_complete()
+            if self._said_all and not self._answers_on():  # else there was another request right behind
+                self.transport.close()
             self._wait_for_client()
 
         def pause_writing(self) -> None:
@@ -82,6 +136,8 @@ def limited_connections(settings: ServeSettings) -> type[H11Protocol]:
                 self._timer = self.loop.call_later(settings.header_timeout, self.transport.abort)
             elif state is h11.SEND_BODY:
                 self._timer = self.loop.call_later(settings.timeout + 1, self.transport.abort)
+            elif self.transport.is_closing():  # once its last answer is read
+                self._timer = self.loop.call_later(settings.timeout, self.transport.abort)
 
         def _cancel_timer(self) -> None:
             if self._timer:
