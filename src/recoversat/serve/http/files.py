@@ -30,6 +30,7 @@ _PARSED_AT_A_TIME = 2
 _GROUP = 1000  # characters of the blocks that are translated in one go, unless one has more
 _LONGEST_NAME = 100
 _PLAIN = ".txt"
+_MOST_MARKDOWN = 4  # bytes for each character to be translated: reading it takes longest
 
 
 @dataclass(frozen=True)
@@ -104,10 +105,18 @@ class Upload:
         """The extension, as we know it."""
         return PurePath(self.filename).suffix.lower()
 
+    @property
+    def format(self) -> str:
+        """The format, which the extension says."""
+        return format_of(PurePath(self.filename)) or "text"
+
     def check(self, service: Service) -> None:
         """Refuse what is too large, or in no format we know."""
-        if len(self.content) > service.settings.file_limit:
-            raise too_much(len(self.content), service.settings.file_limit)
+        size, limit = len(self.content), service.settings.file_limit
+        if self.format == "md":
+            limit = min(limit, _MOST_MARKDOWN * service.settings.file_char_limit)
+        if size > limit:
+            raise too_much(size, limit)
         if self.suffix not in extensions():
             raise RefusalError(400, "Invalid request: file format not supported")
 
@@ -120,10 +129,9 @@ class Upload:
 
     def parse(self, languages: Languages) -> Document[Any]:
         """Read it."""
-        format = format_of(PurePath(self.filename)) or "text"
-        if FORMATS[format].binary:
-            return parse(self.content, format, languages)
-        return parse(decoded(self.content, "the file"), format, languages)
+        if FORMATS[self.format].binary:
+            return parse(self.content, self.format, languages)
+        return parse(decoded(self.content, "the file"), self.format, languages)
 
 
 async def translate_upload(
