@@ -253,7 +253,7 @@ def test_a_part_that_is_larger_than_it_says_is_not_unpacked(method: int) -> None
     liar = honest.replace(size.to_bytes(4, "little"), (1000).to_bytes(4, "little"))
     assert liar.count((1000).to_bytes(4, "little")) == 2  # in both of its headers
     tracemalloc.start()
-    with pytest.raises(UserError, match="Bad CRC-32|in a way that documents never are: refused"):
+    with pytest.raises(UserError, match=r"Bad CRC-32|in a way that documents never are: refused"):
         parse(liar, "docx")
     most = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
