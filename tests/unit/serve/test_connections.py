@@ -178,3 +178,46 @@ def test_a_file_is_sent_as_fast_as_it_is_read(service: TestClient) -> None:
         assert sum(sizes) < 500_000  # the rest waits in the one copy that all who fetch it share
         assert read_all(client).endswith(b"<p>TWO DOGS</p>" + comment)
     assert sum(sizes) == len(page)
+
+
+NO_HTTP = b'\r\n\r\n{"error": "Invalid HTTP request received."}'
+CHUNKED = b"POST /translate HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n"
+
+
+@pytest.mark.parametrize(
+    "request_", [b"GET /livez\r\n\r\n", b"\x16\x03\x01\x00\xf1", CHUNKED + b"1\r\n{\r\nzzzz\r\n", b"X" * 100_000]
+)
+def test_what_is_no_http_is_told_so(connect: Connect, caplog: pytest.LogCaptureFixture, request_: bytes) -> None:
+    with connect() as client:
+        client.sendall(request_)
+        client.shutdown(socket.SHUT_WR)
+        assert client.recv(1000).endswith(NO_HTTP)
+    time.sleep(0.05)
+    assert {record.message for record in caplog.records} <= {"Invalid HTTP request received."}
+
+
+def test_nonsense_behind_an_answer_ends_the_connection(connect: Connect, caplog: pytest.LogCaptureFixture) -> None:
+    with connect() as client:
+        client.sendall(CHUNKED.replace(b"/translate", b"/nowhere") + b"5\r\nhello\r\n")
+        answer = b""
+        while not answer.endswith(b'{"error":"Not Found"}'):
+            answer += client.recv(9999)
+        client.sendall(b"zzzz\r\n")
+        assert read_all(client) == b""
+    assert not [record for record in caplog.records if record.exc_info]
+
+
+@pytest.mark.parametrize(("size", "status"), [(1, b"400"), (100, b"200")])
+def test_chunks_of_one_byte_are_refused(service: TestClient, connect: Connect, size: int, status: bytes) -> None:
+    body = 50_000 * b" " + BODY
+    chunks = [body[at : at + size] for at in range(0, len(body), size)]
+    with connect() as client:
+        client.sendall(CHUNKED + b"".join(b"%x\r\n%b\r\n" % (len(chunk), chunk) for chunk in chunks) + b"0\r\n\r\n")
+        assert client.recv(12) == b"HTTP/1.1 " + status
+
+
+def test_another_protocol_is_not_spoken(connect: Connect, caplog: pytest.LogCaptureFixture) -> None:
+    with connect() as client:
+        client.sendall(b"GET /livez HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n")
+        assert client.recv(9999).startswith(b"HTTP/1.1 200 OK")
+    assert not [record for record in caplog.records if record.levelname == "WARNING"]

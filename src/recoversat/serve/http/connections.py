@@ -1,6 +1,7 @@
 """Connections: how many there may be, and how long each may take to send a request or to read its answer."""
 
 import asyncio
+import json
 import resource
 from collections import Counter
 from typing import Any
@@ -12,14 +13,35 @@ from recoversat.serve.http.rate_limit import network_of
 from recoversat.serve.settings import ServeSettings
 
 _SPARE_FILES = 100  # for pipes, the log and what libraries open
-_FULL = b'{"error": "Too many connections: try again later"}'
-_REFUSAL = (
-    b"HTTP/1.1 503 Service Unavailable\r\nConnection: close\r\nRetry-After: 1\r\nContent-Type: application/json\r\n"
-    b"Content-Length: %d\r\n\r\n%b" % (len(_FULL), _FULL)
-)
+_FREE_CHUNKS, _SMALLEST_CHUNK = 5_000, 16  # bytes on average, beyond those that are free
 
 _BEGINNING = b"HTTP/1.1 "  # of every answer
 _FIRST_PAUSE = 0.1  # seconds between its first two letters; each pause is twice as long as the one before
+
+
+def _refusal(status: str, error: str) -> bytes:
+    """Write an answer of our own, where the app is not asked."""
+    body = json.dumps({"error": error})
+    head = f"HTTP/1.1 {status}\r\nConnection: close\r\nContent-Type: application/json\r\nContent-Length: {len(body)}"
+    return f"{head}\r\n\r\n{body}".encode()
+
+
+class _Connection(h11.Connection):
+    """HTTP with chunks of some size: to read one takes as long as a thousand bytes of a larger one."""
+
+    _chunks = _bytes = 0
+
+    def next_event(self) -> Any:
+        """Read what comes next."""
+        event = super().next_event()
+        if isinstance(event, h11.Request):
+            self._chunks = self._bytes = 0
+        if isinstance(event, h11.Data):
+            self._chunks += event.chunk_start
+            self._bytes += len(event.data)
+            if self._chunks > _FREE_CHUNKS + self._bytes // _SMALLEST_CHUNK:
+                raise h11.RemoteProtocolError("chunks are too small")
+        return event
 
 
 class _Begun(asyncio.Transport):
@@ -74,12 +96,14 @@ def limited_connections(settings: ServeSettings) -> type[H11Protocol]:
 
         def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
             super().connection_made(transport)
+            self.conn = _Connection(h11.SERVER)
             self._address = network_of(self.client[0]) if self.client else ""
             open_by_address[self._address] += 1
             trusted = settings.trusted_proxy is not None and self._address == network_of(settings.trusted_proxy)
             allowed = most if trusted else max(1, most // 2)
             if open_by_address.total() > most or open_by_address[self._address] > allowed:
-                transport.write(_REFUSAL)
+                error = "Too many connections: try again later"
+                transport.write(_refusal("503 Service Unavailable\r\nRetry-After: 1", error))
                 transport.close()
             else:
                 self._wait_for_client()
@@ -95,6 +119,18 @@ def limited_connections(settings: ServeSettings) -> type[H11Protocol]:
         def data_received(self, data: bytes) -> None:
             super().data_received(data)
             self._wait_for_client()
+
+        def send_400_response(self, msg: str) -> None:
+            """Refuse what is no HTTP, unless an answer has begun; what was asked for up to there is not done."""
+            if self.cycle and not self.cycle.response_complete:
+                self.cycle.disconnected = True
+                self.cycle.message_event.set()
+            if self.conn.our_state in (h11.IDLE, h11.SEND_RESPONSE):
+                self.transport.write(_refusal("400 Bad Request", msg))
+            self.transport.close()
+
+        def _unsupported_upgrade_warning(self) -> None:
+            """Answer as if nothing but HTTP had been asked for, which is what the protocol wants."""
 
         def eof_received(self) -> bool:  # type: ignore[override]
             """Keep the connection open where there is something to answer."""

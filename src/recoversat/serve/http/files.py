@@ -30,7 +30,8 @@ _PARSED_AT_A_TIME = 2
 _GROUP = 1000  # characters of the blocks that are translated in one go, unless one has more
 _LONGEST_NAME = 100
 _PLAIN = ".txt"
-_MOST_MARKDOWN = 4  # bytes for each character to be translated: reading it takes longest
+_DENSE = ("text", "md")  # of these nearly all is to be translated
+_LONGEST_CHARACTER = 4  # bytes
 
 
 @dataclass(frozen=True)
@@ -112,11 +113,11 @@ class Upload:
 
     def check(self, service: Service) -> None:
         """Refuse what is too large, or in no format we know."""
-        size, limit = len(self.content), service.settings.file_limit
-        if self.format == "md":
-            limit = min(limit, _MOST_MARKDOWN * service.settings.file_char_limit)
-        if size > limit:
-            raise too_much(size, limit)
+        size, settings = len(self.content), service.settings
+        if size > settings.file_limit:
+            raise too_much(size, settings.file_limit)
+        if self.format in _DENSE and size > _LONGEST_CHARACTER * settings.file_char_limit:
+            raise too_much(size // _LONGEST_CHARACTER, settings.file_char_limit)  # it need not be read to know that
         if self.suffix not in extensions():
             raise RefusalError(400, "Invalid request: file format not supported")
 
