@@ -180,6 +180,19 @@ def test_a_file_is_sent_as_fast_as_it_is_read(service: TestClient) -> None:
     assert sum(sizes) == len(page)
 
 
+def test_nothing_more_is_sent_to_who_has_gone(service: TestClient, caplog: pytest.LogCaptureFixture) -> None:
+    page, form = b"<p>two dogs</p><!--" + 4_000_000 * b"x" + b"-->", {"source": "en", "target": "de"}
+    url = service.post("/translate_file", files={"file": ("a.html", page)}, data=form).json()["translatedFileUrl"]
+    path = url.removeprefix("http://testserver")
+    with listening(service.app, ServeSettings()) as connect:
+        for _ in range(20):
+            with connect() as client:
+                client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+                client.sendall(f"GET {path} HTTP/1.1\r\nHost: x\r\n\r\n".encode())
+                client.recv(1000)
+    assert "socket.send() raised exception" not in caplog.text
+
+
 NO_HTTP = b'\r\n\r\n{"error": "Invalid HTTP request received."}'
 CHUNKED = b"POST /translate HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n"
 

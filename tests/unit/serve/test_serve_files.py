@@ -92,6 +92,7 @@ def test_files_are_forgotten_and_their_number_is_bounded(client: TestClient, mon
         (b"x" * 3000, "a.txt", "exceeds text limit (2000)"),
         (b"two " * 100, "a.txt", "request (400) exceeds text limit (300)"),
         (b"two\n\n" * 300, "a.md", "request (375) exceeds text limit (300)"),  # it is not even read
+        (b"<b>" * 400 + b"<" * 501, "a.html", "request (901) exceeds text limit (900)"),
         (b"two", "a.pdf", "file format not supported"),
         (b"two", "docx", "file format not supported"),
         (b"two", "a.docx", "this is no docx file"),

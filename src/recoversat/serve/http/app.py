@@ -1,5 +1,6 @@
 """The HTTP app: one small function an address."""
 
+import asyncio
 import hmac
 import json
 import re
@@ -158,6 +159,7 @@ async def _in_parts(content: bytes) -> AsyncIterator[bytes]:
     """Cut a file, so that there is no copy of it for each client that does not read."""
     for start in range(0, len(content), _SENT_AT_ONCE):
         yield content[start : start + _SENT_AT_ONCE]
+        await asyncio.sleep(0)  # others have their turn, and it is seen that a client has gone
 
 
 def _own_address(request: Request) -> str:

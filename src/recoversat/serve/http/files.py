@@ -32,6 +32,7 @@ _LONGEST_NAME = 100
 _PLAIN = ".txt"
 _DENSE = ("text", "md")  # of these nearly all is to be translated
 _LONGEST_CHARACTER = 4  # bytes
+_MOST_TAGS = 3  # of a page, for each character that may be translated
 
 
 @dataclass(frozen=True)
@@ -118,6 +119,8 @@ class Upload:
             raise too_much(size, settings.file_limit)
         if self.format in _DENSE and size > _LONGEST_CHARACTER * settings.file_char_limit:
             raise too_much(size // _LONGEST_CHARACTER, settings.file_char_limit)  # it need not be read to know that
+        if self.format == "html" and (tags := self.content.count(b"<")) > _MOST_TAGS * settings.file_char_limit:
+            raise too_much(tags, _MOST_TAGS * settings.file_char_limit)
         if self.suffix not in extensions():
             raise RefusalError(400, "Invalid request: file format not supported")
 
