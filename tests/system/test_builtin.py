@@ -234,8 +234,9 @@ def test_long_text_is_translated_to_its_end(translator: Translator) -> None:
 
 
 def test_what_it_cannot_translate_is_copied_not_broken(translator: Translator) -> None:
-    japanese, broken = translator.translate(["日本語のテキスト", "half a pair: \ud800 here"])
+    japanese, broken, mixed = translator.translate(["日本語のテキスト", "half a pair: \ud800 here", "eer של"])
     assert japanese.text == "日本語のテキスト"
+    assert not any(map(str.isdigit, mixed.text))  # a number was once invented for it
     assert broken.text.encode("utf-8")
 
 

@@ -279,6 +279,8 @@ def test_the_second_of_two_servers_says_why_it_cannot_start(folder: Path, tmp_pa
         until(lambda: any(process.poll() is not None for process in both), 120)
         until(lambda: any("serves http" in log.read_text() for log in logs), 120)
         said = [log.read_text() for process, log in zip(both, logs, strict=True) if process.poll() == 2]
+        (first,) = [text for log in logs if "serves http" in (text := log.read_text())]
+        assert first.index("loading en-de") < first.index("serves http")  # nobody wonders whether it hangs
         assert len(said) == 1
         assert "choose another --host or --port" in said[0]
         assert "Traceback" not in said[0]

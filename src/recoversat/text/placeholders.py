@@ -15,7 +15,8 @@ import re
 import unicodedata
 from collections import Counter
 from dataclasses import dataclass
-from typing import Literal
+from functools import lru_cache
+from typing import Literal, NamedTuple
 
 from recoversat.text.numbers import changed_numbers
 
@@ -42,19 +43,20 @@ _HARD = rf"""
     | (?<!\d){_CONVERSION} | {_CONVERSION}(?![A-Za-z])        # but "100%ige" is a percentage
     | (?:(?:https?|ftps?|sftp|file|ssh|git|wss?|s3)://|(?<![A-Za-z\d])www\.)
       (?:{_URL_GROUP}|[^{_NO_URL}])*(?:{_URL_GROUP}|[^{_NO_URL}.,;:!?'’\]…])
-    | (?<![\w.+-])(?:mailto:)?[\w.+-]{{1,64}}@[\w-]++(?:\.[\w-]++)++
+    | (?<![\w.+-])(?:mailto:)?[\w.+-]{{1,64}}+@[\w-]++(?:\.[\w-]++)++
     | [0-9\#*]\ufe0f?\u20e3 | [©®™]\ufe0f
     | [{_EMOJI}](?:[\U0001f3fb-\U0001f3ff{_EMOJI_TAIL}\u20e3]|(?<=\u200d)[{_EMOJI}])*
     | [{_EMOJI_TAIL}\u20e3{_UNWRITABLE}{_PLANE_15}]
 """
 _DIGIT = r"\d(?!\ufe0f?\u20e3)"  # that of a keycap is no number
 _GROUP = rf"{_DIGIT}(?:[A-Za-z]|{_DIGIT})*"
-_NUMBER = rf"(?:[A-Za-z]{{0,12}}-)?[A-Za-z]{{0,12}}{_GROUP}(?:[.,:/'’-]{_GROUP})*"  # COVID-19 too
+_NUMBER = rf"(?:[A-Za-z]{{0,12}}+-)?+[A-Za-z]{{0,12}}+{_GROUP}(?:[.,:/'’-]{_GROUP})*"  # COVID-19 too
 _TOKEN = re.compile(rf"(?P<hard>{_HARD}) | (?P<number>{_NUMBER})", re.VERBOSE)
 _DIGITS = re.compile(r"\d+(?:[.,:/'’-]\d+)*")
 _POSITIONAL = re.compile(rf"\{{\}}|%(?!%|\d+\$|\()|[{_PLANE_15}]")
 # Two spans with only this between them travel as one.
 _BETWEEN_HARD = re.compile(r"[.,:;/@|&+*=~_'’–—-]{0,2}\s?[.,:;/@|&+*=~_'’–—-]{0,2}\s?")
+_MOST_BETWEEN = 6
 _BESIDE_NUMBER = re.compile(r"[.,:;/@|&+*=~_'’–—-]{0,2}")
 # Bullets, headings and emoji around a sentence mean nothing to the model, so it never sees them.
 _DECORATION = re.compile(rf"[{_EMOJI}{_EMOJI_TAIL}{_UNWRITABLE}\u200b\u2060\ufeff\s]")
@@ -62,6 +64,8 @@ _LEADING = re.compile(rf"(?:{_DECORATION.pattern}|[-*•·‣–—#>+|]++\s++)*
 _MOST_NESTED = 8  # hard spans in hard spans; of what is nested deeper only the words are kept
 # What every hard span has one of, to be found fast.
 _SIGN = re.compile(rf"[{{%@©®™{_EMOJI}{_EMOJI_TAIL}\u20e3{_UNWRITABLE}{_PLANE_15}]|://|www\.")
+_DIGIT_OR_SIGN = re.compile(rf"\d|{_SIGN.pattern}")
+_REMEMBERED = 256  # texts: on its way through the program a text is asked about several times
 # Numbers a text is unlikely to contain, too short for a thousands separator: 211, 224 ... 991, 215, 228 ...
 _STAND_INS = [str(211 + 13 * n % 789) for n in range(789)]
 _LONG = 40  # characters of an address that leave no place for the sentence it stands in
@@ -69,8 +73,7 @@ _TIME = re.compile(r"\d{1,2}[:.]\d\d\Z")
 _TIMES = ["9:30", "8:30", "7:30", "10:30", "6:30", "5:30"]
 
 
-@dataclass(frozen=True)
-class Span:
+class Span(NamedTuple):
     """A stretch of text to be kept: a number, which the model sees, or `hard`, which it does not see."""
 
     start: int
@@ -87,18 +90,26 @@ class Masked:
     stand_ins: dict[str, str]
 
 
-def protected_spans(text: str) -> list[Span]:
+@lru_cache(_REMEMBERED)
+def protected_spans(text: str) -> tuple[Span, ...]:
     """Find what must survive; neighbours such as `{first} {last}` are one span.
 
     >>> [text[s.start : s.end] for text in ["Pay {sum} by 3.10. to a@b.org!"] for s in protected_spans(text)]
     ['{sum}', '3.10', 'a@b.org']
     """
     spans: list[Span] = []
-    for match in _TOKEN.finditer(text):
-        spans.append(Span(match.start(), match.end(), match.lastgroup == "hard"))
+    for span in _tokens(text):
+        spans.append(span)
         while len(spans) > 1 and _belong_together(text, *spans[-2:]):
             spans[-2:] = [Span(spans[-2].start, spans[-1].end, True)]
-    return spans
+    return tuple(spans)
+
+
+@lru_cache(_REMEMBERED)
+def _tokens(text: str) -> tuple[Span, ...]:
+    """Find numbers and what is hard, one by one."""
+    found = _TOKEN.finditer(text) if _DIGIT_OR_SIGN.search(text) else ()
+    return tuple(Span(*match.span(), match.lastgroup == "hard") for match in found)
 
 
 def hard_texts(text: str) -> list[str]:
@@ -107,7 +118,7 @@ def hard_texts(text: str) -> list[str]:
     >>> hard_texts("{first} {last} paid 5 %s")
     ['{first}', '{last}', '%s']
     """
-    return [match[0] for match in _TOKEN.finditer(text) if match.lastgroup == "hard"]
+    return [text[start:end] for start, end, hard in _tokens(text) if hard]
 
 
 def has_words(text: str) -> bool:
@@ -129,9 +140,9 @@ def trim(text: str) -> tuple[str, str, str]:
     start, end = leading.end() if leading else 0, len(text)
     while end > start and _DECORATION.match(text, end - 1):
         end -= 1
-    for match in _TOKEN.finditer(text):  # an emoji may be the end of a URL
-        start = match.start() if match.start() < start < match.end() else start
-        end = match.end() if match.start() < end < match.end() else end
+    for token in _tokens(text):  # an emoji may be the end of a URL
+        start = token.start if token.start < start < token.end else start
+        end = token.end if token.start < end < token.end else end
     return text[:start], text[start:end], text[end:]
 
 
@@ -250,19 +261,26 @@ def without_protected(text: str) -> str:
         if not hard_texts(text):
             return text
         text = _TOKEN.sub(lambda match: "" if match.lastgroup == "hard" else match[0], text)
-    return "".join(letter for letter in text if letter.isalnum() or letter.isspace() or _is_accent(letter))
+    return "".join(letter for letter in text if _is_of_word(letter) or letter.isspace())
 
 
 def _belong_together(text: str, left: Span, right: Span) -> bool:
-    if left.hard and right.hard:
-        return bool(_BETWEEN_HARD.fullmatch(text, left.end, right.start))
-    return (left.hard or right.hard) and bool(_BESIDE_NUMBER.fullmatch(text, left.end, right.start))
+    if not (left.hard or right.hard) or right.start - left.end > _MOST_BETWEEN:
+        return False
+    between = _BETWEEN_HARD if left.hard and right.hard else _BESIDE_NUMBER
+    return left.end == right.start or bool(between.fullmatch(text, left.end, right.start))
 
 
 def _word_range(text: str) -> tuple[int, int]:
     """Find the first and the end of the last letter, digit or accent."""
-    inner = [index for index, letter in enumerate(text) if letter.isalnum() or _is_accent(letter)]
-    return (inner[0], inner[-1] + 1) if inner else (0, 0)
+    places = range(len(text))
+    start = next((place for place in places if _is_of_word(text[place])), 0)
+    end = next((place + 1 for place in reversed(places) if _is_of_word(text[place])), 0)
+    return start, end
+
+
+def _is_of_word(letter: str) -> bool:
+    return letter.isalnum() or _is_accent(letter)
 
 
 def _is_accent(letter: str) -> bool:

@@ -112,7 +112,7 @@ def _segment_window(language: str, plain: str) -> list[str]:
 
 def _tears(text: str, cut: int, keep: Sequence[Range]) -> bool:
     """Tell whether `cut` falls into one of the sorted spans, or parts one from what is glued to it."""
-    before = bisect_right(keep, cut, key=lambda span: span[0]) - 1
+    before = bisect_right(keep, (cut, len(text))) - 1
     if before < 0:
         return False
     start, end = keep[before]

@@ -54,19 +54,19 @@ def paragraphs(text: str) -> Iterator[str | Wrapped]:
     ['# One\n\n', 'This is a line of a text that was wrapped where it was full.', '\n']
     """
     newline = "\r\n" if "\r\n" in text else "\n"
-    lines, position, between = text.split(newline), 0, ""
+    lines, position, between = text.split(newline), 0, list[str]()
     while position < len(lines):
         end = next((at for at in range(position, len(lines)) if not lines[at].strip()), len(lines))
         if is_wrapped(lines[position:end]):
-            yield between
+            yield "".join(between)
             yield Wrapped(lines[position:end], newline)
-            between = ""
+            between = []
         else:
-            between += newline.join(lines[position:end])
+            between.append(newline.join(lines[position:end]))
         if end < len(lines):  # the empty line itself
-            between += (newline if end > position else "") + lines[end] + (newline if end + 1 < len(lines) else "")
+            between += [newline if end > position else "", lines[end], newline if end + 1 < len(lines) else ""]
         position = end + 1
-    yield between
+    yield "".join(between)
 
 
 def is_wrapped(lines: Sequence[str]) -> bool:

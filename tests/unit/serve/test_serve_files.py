@@ -91,6 +91,8 @@ def test_files_are_forgotten_and_their_number_is_bounded(client: TestClient, mon
     [
         (b"x" * 3000, "a.txt", "exceeds text limit (2000)"),
         (b"two " * 100, "a.txt", "request (400) exceeds text limit (300)"),
+        (b"two\n\n" * 300, "a.md", "request (375) exceeds text limit (300)"),  # it is not even read
+        (b"<b>" * 400 + b"<" * 501, "a.html", "request (901) exceeds text limit (900)"),
         (b"two", "a.pdf", "file format not supported"),
         (b"two", "docx", "file format not supported"),
         (b"two", "a.docx", "this is no docx file"),
@@ -144,7 +146,7 @@ def test_a_long_file_is_done_in_parts_so_that_others_take_their_turns(client: Te
 
 
 def test_no_more_files_are_taken_than_there_is_room_for(make_client: MakeClient) -> None:
-    client = make_client()
+    client = make_client(batch_size=1)
     client.translator.gate.clear()
     answers: list[Any] = []
     threads = [threading.Thread(target=lambda: answers.append(send(client, "two"))) for _ in range(2)]

@@ -96,6 +96,7 @@ def test_alternatives_are_other_translations(client: TestClient) -> None:
         ({"q": "a", "source": "zz"}, "zz is not supported"),
         ({"q": "a", "target": "zz"}, "zz is not supported"),
         ({"q": "a", "format": "pdf"}, "pdf format is not supported"),
+        ({"q": "a", "format": 1000 * "x"}, f"{20 * 'x'} format is not supported"),
         ({"q": "a", "source": "de", "target": "en"},
          "English (en) is not available as a target language from German (de)"),
         ({"q": 7}, "Invalid request: q"),

@@ -1,6 +1,7 @@
 """Hard-wrapped paragraphs."""
 
 import textwrap
+import time
 
 import pytest
 from hypothesis import given
@@ -64,3 +65,13 @@ def test_the_parts_are_the_text(pieces: list[str]) -> None:
     text = " ".join(pieces)
     parts = list(paragraphs(text))
     assert "".join(part.source if isinstance(part, Wrapped) else part for part in parts) == text
+
+
+def test_many_short_paragraphs_take_linear_time() -> None:
+    def seconds(times: int) -> float:
+        text, start = times * "a\n\n", time.thread_time()
+        assert "".join(part for part in paragraphs(text) if isinstance(part, str)) == text
+        return time.thread_time() - start
+
+    few = min(seconds(100_000) for _ in range(2))
+    assert seconds(400_000) < 8 * max(few, 0.03)  # a square would be 16

@@ -1,16 +1,17 @@
 """The HTTP app: one small function an address."""
 
+import asyncio
 import hmac
 import json
 import re
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import quote
 
 from fastapi import FastAPI, Request, Response
-from fastapi.responses import FileResponse, PlainTextResponse
+from fastapi.responses import FileResponse, PlainTextResponse, StreamingResponse
 from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse
 from starlette.staticfiles import StaticFiles
@@ -38,6 +39,7 @@ _REFUSALS: dict[int | str, dict[str, Any]] = {
     503: {"model": messages.ErrorMessage, "description": "Too busy, too slow, or shutting down"},
 }
 _MOST_SUGGESTED = 100_000_000  # bytes of suggestions: strangers must not fill the disk
+_SENT_AT_ONCE = 64 << 10  # bytes
 M = TypeVar("M", messages.TranslateRequest, messages.DetectRequest, messages.SuggestRequest)
 _GONE: dict[int | str, dict[str, Any]] = {404: {"model": messages.ErrorMessage, "description": "No such file"}}
 _HOST = re.compile(r"[A-Za-z0-9.:\[\]_-]{1,255}")
@@ -148,8 +150,16 @@ def _add_files(app: FastAPI, service: Service) -> None:
     async def download_file(name: str) -> Response:
         held = desk.find(name)
         disposition = f"attachment; filename*=UTF-8''{quote(held.filename, safe='')}"
-        headers = {"content-disposition": disposition, "cache-control": "no-store"}
-        return Response(held.content, media_type="application/octet-stream", headers=headers)
+        size = str(len(held.content))
+        headers = {"content-disposition": disposition, "cache-control": "no-store", "content-length": size}
+        return StreamingResponse(_in_parts(held.content), media_type="application/octet-stream", headers=headers)
+
+
+async def _in_parts(content: bytes) -> AsyncIterator[bytes]:
+    """Cut a file, so that there is no copy of it for each client that does not read."""
+    for start in range(0, len(content), _SENT_AT_ONCE):
+        yield content[start : start + _SENT_AT_ONCE]
+        await asyncio.sleep(0)  # others have their turn, and it is seen that a client has gone
 
 
 def _own_address(request: Request) -> str:

@@ -30,6 +30,9 @@ _PARSED_AT_A_TIME = 2
 _GROUP = 1000  # characters of the blocks that are translated in one go, unless one has more
 _LONGEST_NAME = 100
 _PLAIN = ".txt"
+_DENSE = ("text", "md")  # of these nearly all is to be translated
+_LONGEST_CHARACTER = 4  # bytes
+_MOST_TAGS = 3  # of a page, for each character that may be translated
 
 
 @dataclass(frozen=True)
@@ -104,10 +107,20 @@ class Upload:
         """The extension, as we know it."""
         return PurePath(self.filename).suffix.lower()
 
+    @property
+    def format(self) -> str:
+        """The format, which the extension says."""
+        return format_of(PurePath(self.filename)) or "text"
+
     def check(self, service: Service) -> None:
         """Refuse what is too large, or in no format we know."""
-        if len(self.content) > service.settings.file_limit:
-            raise too_much(len(self.content), service.settings.file_limit)
+        size, settings = len(self.content), service.settings
+        if size > settings.file_limit:
+            raise too_much(size, settings.file_limit)
+        if self.format in _DENSE and size > _LONGEST_CHARACTER * settings.file_char_limit:
+            raise too_much(size // _LONGEST_CHARACTER, settings.file_char_limit)  # it need not be read to know that
+        if self.format == "html" and (tags := self.content.count(b"<")) > _MOST_TAGS * settings.file_char_limit:
+            raise too_much(tags, _MOST_TAGS * settings.file_char_limit)
         if self.suffix not in extensions():
             raise RefusalError(400, "Invalid request: file format not supported")
 
@@ -120,10 +133,9 @@ class Upload:
 
     def parse(self, languages: Languages) -> Document[Any]:
         """Read it."""
-        format = format_of(PurePath(self.filename)) or "text"
-        if FORMATS[format].binary:
-            return parse(self.content, format, languages)
-        return parse(decoded(self.content, "the file"), format, languages)
+        if FORMATS[self.format].binary:
+            return parse(self.content, self.format, languages)
+        return parse(decoded(self.content, "the file"), self.format, languages)
 
 
 async def translate_upload(

@@ -12,7 +12,7 @@ from starlette.formparsers import MultiPartException, MultiPartParser
 from starlette.requests import ClientDisconnect
 
 from recoversat.serve.http.messages import DetectRequest, SuggestRequest, TranslateRequest
-from recoversat.serve.http.refusals import RefusalError, client_left, missing, too_much
+from recoversat.serve.http.refusals import RefusalError, client_left, missing, too_much, unsupported
 
 M = TypeVar("M", bound=BaseModel)
 
@@ -49,8 +49,8 @@ async def read_upload(request: Request, limit: int, timeout: float) -> tuple[dic
 def parse_translate(fields: dict[str, Any]) -> TranslateRequest:
     """Check the fields of a translation; say what is wrong in LibreTranslate's words."""
     _require(fields, "q", "source", "target")
-    if fields.get("format") not in (None, "", "text", "html"):
-        raise RefusalError(400, f"{fields['format']} format is not supported")
+    if (format := fields.get("format")) not in (None, "", "text", "html"):
+        raise unsupported(f"{str(format)[:20]} format")
     return _validated(TranslateRequest, fields | {"format": fields.get("format") or None})
 
 

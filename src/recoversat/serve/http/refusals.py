@@ -23,9 +23,9 @@ def too_much(size: int, limit: int) -> RefusalError:
     return RefusalError(400, f"Invalid request: request ({size}) exceeds text limit ({limit})")
 
 
-def unsupported(language: str) -> RefusalError:
-    """Say that a language is not on offer."""
-    return RefusalError(400, f"{language[:_LONGEST]} is not supported")
+def unsupported(what: str) -> RefusalError:
+    """Say that a language or format is not on offer."""
+    return RefusalError(400, f"{what[:_LONGEST]} is not supported")
 
 
 def client_left() -> RefusalError:

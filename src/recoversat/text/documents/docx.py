@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from copy import deepcopy
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Literal
 
 from lxml import etree
@@ -29,6 +30,7 @@ _SPLITS = ("tab", "ptab", "br", "cr")  # what ends a sentence
 _LIKE_WORDS = ("oMath", "oMathPara", "fldSimple", "sym", "pgNum")
 _LEFT_OUT = ("proofErr", "lastRenderedPageBreak", "softHyphen")
 _UNSEEN = ("lang", "noProof", "rPrChange")  # formats that nobody sees
+_DEEPEST = 20  # fields and nodes around text in each other; Word takes no more
 _FIELD_MARKS: dict[str, Literal["begin", "separate"]] = {"begin": "begin", "separate": "separate"}
 
 
@@ -44,6 +46,11 @@ class _Item:
     format: Node = None
     text: str = ""
     in_run: bool = True
+
+    @cached_property
+    def look(self) -> str:
+        """Its format, to be told from others."""
+        return _key(self.format)
 
     def written(self) -> Node:
         """Take the node out of the paragraph, into a run of its own where it was in one."""
@@ -107,7 +114,7 @@ def _parts(package: Package) -> list[str]:
     ]
     if not any(package.read(name) is not None for name in found):
         raise UserError("not a docx file: it has no text part (an old .doc, or another kind of Office file?)")
-    return [name for name in found if package.read(name) is not None]
+    return [name for name in dict.fromkeys(found) if package.read(name) is not None]
 
 
 def _tree(package: Package, name: str) -> Node:
@@ -119,7 +126,8 @@ def _tree(package: Package, name: str) -> Node:
 
 def _paragraphs(tree: Node) -> Iterator[tuple[Node, "_Paragraph"]]:
     for node in list(tree.iter(f"{_W}p")):
-        yield node, _Paragraph(list(_items(node)))
+        if node.find(f".//{_W}t") is not None:
+            yield node, _Paragraph(list(_items(node)))
 
 
 def _name(node: Node) -> str:
@@ -192,7 +200,7 @@ class _Paragraph(Inline[_Thing]):
 
     def _say(self, item: _Item) -> None:
         """Add text, in a format of its own where it has one; of spaces nobody sees it."""
-        format = _key(item.format)
+        format = item.look
         if item.text.strip() and format != self._format:
             self._end_format()
             if format != _key(self._bases[-1]):
@@ -222,6 +230,8 @@ class _Paragraph(Inline[_Thing]):
     def _element(self, thing: _Thing, start: int, end: int) -> None:
         thing.base = _usual_format(self._items[start:end])
         self._bases.append(thing.base)
+        if len(self._bases) > _DEEPEST:
+            raise UserError("this docx file has links or fields in each other far too deep: refused")
         self.open(thing)
         self._read(start, end)
         self._bases.pop()
@@ -274,8 +284,8 @@ def _usual_format(items: Sequence[_Item]) -> Node:
     count: Counter[str] = Counter()
     for item in items:
         if item.kind == "text":
-            known.setdefault(_key(item.format), item.format)
-            count[_key(item.format)] += len(item.text.strip())
+            known.setdefault(item.look, item.format)
+            count[item.look] += len(item.text.strip())
     return known[count.most_common(1)[0][0]] if count else None
 
 
@@ -283,7 +293,8 @@ def _key(format: Node) -> str:
     """Tell formats apart by what can be seen of them."""
     if format is None:
         return ""
-    return "".join(sorted(etree.tostring(one, method="c14n").decode() for one in format if _name(one) not in _UNSEEN))
+    seen = [one for one in format if _name(one) not in _UNSEEN]
+    return "".join(sorted(etree.tostring(one, encoding="unicode", with_tail=False) for one in seen))
 
 
 def _plain() -> Node:

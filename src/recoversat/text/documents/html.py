@@ -108,10 +108,12 @@ def _lex(source: str) -> Iterator[tuple[str, str]]:
             yield "text", source[position : match.start()]
         position = match.end()
         name = (match["name"] or "").lower()
-        inline = bool(match["comment"]) or name in _INLINE
+        # What has no end takes in all that follows: nothing may be put behind it.
+        inline = name in _INLINE or (match["comment"] or "").endswith(("-->", "--!>"))
         if _opens_untranslated(match, name):
-            position = _element_end(source, position, name)
-            yield "kept" if inline else "block", source[match.start() : position]
+            end = _element_end(source, position, name)
+            position = end or len(source)
+            yield "kept" if inline and end else "block", source[match.start() : position]
         elif inline and (end := _picture_end(match, name, source)):
             position = end
             yield "picture", source[match.start() : position]
@@ -151,15 +153,15 @@ def _picture_end(match: re.Match[str], name: str, source: str) -> int | None:
     return closing.end() if closing and empty else None
 
 
-def _element_end(source: str, position: int, name: str) -> int:
-    """Find the end of the element `name` whose content begins at `position`; an open one runs to the end."""
+def _element_end(source: str, position: int, name: str) -> int | None:
+    """Find the end of the element `name` whose content begins at `position`; None where it has none."""
     if name in _RAW_TEXT:
         closing = re.compile(rf"</{name}(?=[\s/>])[^>]*(?:>|\Z)", re.IGNORECASE).search(source, position)
-        return closing.end() if closing else len(source)
+        return closing.end() if closing else None
     depth = 1
     for match in TOKEN.finditer(source, position):
         if (match["name"] or "").lower() == name and not match["attributes"].endswith("/"):
             depth += -1 if match["slash"] else 1
             if depth == 0:
                 return match.end()
-    return len(source)
+    return None

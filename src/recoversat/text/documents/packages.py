@@ -11,23 +11,24 @@ from recoversat.errors import UserError
 _LARGEST = 200_000_000  # bytes of all that is in an archive, unpacked
 _MOST_TIMES = 200  # that of what the archive has itself, beyond the first million
 _MOST_MEMBERS = 10_000
+_METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)  # those of documents; others are unpacked without any bound
 
 
 @dataclass(frozen=True)
 class Package:
-    """The members of an archive, in their order."""
+    """The members of an archive by their names, in their order."""
 
-    members: list[tuple[zipfile.ZipInfo, bytes]]
+    members: dict[str, tuple[zipfile.ZipInfo, bytes]]
 
     def read(self, name: str) -> bytes | None:
         """Give a member by its name."""
-        return next((content for info, content in self.members if info.filename == name), None)
+        return self.members[name][1] if name in self.members else None
 
     def packed(self, changed: Mapping[str, bytes]) -> bytes:
         """Write the archive with other contents of some members."""
         stream = io.BytesIO()
         with zipfile.ZipFile(stream, "w") as archive:
-            for info, content in self.members:
+            for info, content in self.members.values():
                 archive.writestr(info, changed.get(info.filename, content), compress_type=info.compress_type)
         return stream.getvalue()
 
@@ -40,6 +41,18 @@ def unpack(source: bytes, kind: str) -> Package:
             size = sum(info.file_size for info in members)
             if size > min(_LARGEST, 1_000_000 + _MOST_TIMES * len(source)) or len(members) > _MOST_MEMBERS:
                 raise UserError(f"this {kind} file unpacks to {size} bytes in {len(members)} parts: refused")
-            return Package([(info, archive.read(info)) for info in members])
+            if any(info.compress_type not in _METHODS for info in members):
+                raise UserError(f"this {kind} file is compressed in a way that documents never are: refused")
+            if len({info.filename for info in members}) < len(members):
+                raise ValueError("it has two parts of the same name")
+            return Package({info.filename: (info, _content(archive, info)) for info in members})
+    except UserError:
+        raise
     except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError, OSError, ValueError) as error:
         raise UserError(f"this is no {kind} file, or a damaged or encrypted one ({error})") from None
+
+
+def _content(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> bytes:
+    """Read a member, and no more than it says it has: `ZipFile.read` would unpack all there is before it looks."""
+    with archive.open(info) as member:
+        return member.read(info.file_size)

@@ -8,6 +8,7 @@ import gettext
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 from recoversat.errors import UserError
 from recoversat.text.documents import Languages
@@ -44,9 +45,14 @@ class _Field:
     """A keyword and its string, which stand in the lines from `start` to `end`."""
 
     keyword: str
-    text: str
+    said: list[str]  # line by line
     start: int
     end: int
+
+    @property
+    def text(self) -> str:
+        """The whole string."""
+        return "".join(self.said)
 
 
 @dataclass
@@ -120,9 +126,9 @@ def _messages(lines: Sequence[str]) -> Iterator[_Message]:
                 message = _Message()
             if keyword in message.fields:
                 raise UserError(f"line {number + 1}: a second {keyword} of one message")
-            last = message.fields[keyword] = _Field(keyword, _unquoted(match[3], number), number, number + 1)
+            last = message.fields[keyword] = _Field(keyword, [_unquoted(match[3], number)], number, number + 1)
         elif (match := _CONTINUED.fullmatch(bare)) and last and last.end == number:
-            last.text += _unquoted(match[1], number)
+            last.said.append(_unquoted(match[1], number))
             last.end = number + 1
         elif bare.strip() and not bare.lstrip().startswith("#"):
             raise UserError(f"line {number + 1}: no line of a .po file: {bare.strip()[:40]}")
@@ -164,6 +170,7 @@ def _plural_rule(header: str, target: str) -> str:
     return f"nplurals={_FORMS.get(re.split('[-_]', target)[0].lower(), '2; plural=(n != 1)')};"
 
 
+@lru_cache(16)  # it is asked for every message
 def _forms(rule: str) -> tuple[int, int]:
     """Tell how many forms there are, and which is that of one.
 

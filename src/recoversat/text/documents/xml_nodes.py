@@ -11,6 +11,7 @@ from recoversat.errors import UserError
 from recoversat.text.documents.inline import Piece
 
 _LARGEST = 30_000_000  # bytes; a book of a thousand pages has less
+_MOST_TAGS = 1_000_000
 _DECLARATION = re.compile(rb"\A\s*<\?xml[^>]*\?>\s*")
 
 Tree = Any  # lxml has no types of its own
@@ -29,6 +30,8 @@ def parse_xml(source: bytes, kind: str) -> Tree:
     """Read XML; entities of its own making are refused, nothing is fetched."""
     if len(source) > _LARGEST:
         raise UserError(f"this {kind} file has {len(source)} bytes of XML in one part, at most {_LARGEST}: divide it")
+    if (tags := source.count(b"<")) > _MOST_TAGS:
+        raise UserError(f"this {kind} file has {tags} tags in one part, at most {_MOST_TAGS}: divide it")
     if b"<!ENTITY" in source.replace(b"\0", b""):  # in UTF-16 too
         raise UserError(f"this {kind} file declares XML entities: refused")
     parser = etree.XMLParser(resolve_entities=False, no_network=True, load_dtd=False, huge_tree=False)

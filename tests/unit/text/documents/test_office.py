@@ -2,6 +2,7 @@
 
 import io
 import time
+import tracemalloc
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
@@ -235,3 +236,67 @@ def test_time_grows_with_the_length_of_a_paragraph(format: str, nasty: str) -> N
 
     few = min(seconds(1000) for _ in range(2))
     assert min(seconds(4000) for _ in range(2)) < 10 * max(few, 0.03)  # a square would be 16
+
+
+def archived(members: dict[str, bytes], method: int = zipfile.ZIP_DEFLATED) -> bytes:
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w", method) as archive:
+        for name, content in members.items():
+            archive.writestr(name, content)
+    return out.getvalue()
+
+
+@pytest.mark.parametrize("method", [zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA])
+def test_a_part_that_is_larger_than_it_says_is_not_unpacked(method: int) -> None:
+    size = 50_000_000
+    honest = archived({"[Content_Types].xml": b"<Types/>", "word/document.xml": b" " * size}, method)
+    liar = honest.replace(size.to_bytes(4, "little"), (1000).to_bytes(4, "little"))
+    assert liar.count((1000).to_bytes(4, "little")) == 2  # in both of its headers
+    tracemalloc.start()
+    with pytest.raises(UserError, match=r"Bad CRC-32|in a way that documents never are: refused"):
+        parse(liar, "docx")
+    most = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert most < 5_000_000
+
+
+def test_two_parts_of_one_name_are_refused() -> None:
+    out = io.BytesIO(OPEN)
+    with zipfile.ZipFile(out, "a") as archive, pytest.warns(UserWarning, match="Duplicate name"):
+        archive.writestr("content.xml", b"<a/>")
+    with pytest.raises(UserError, match="two parts of the same name"):
+        parse(out.getvalue(), "odt")
+
+
+def test_a_part_is_read_once_however_often_it_is_listed() -> None:
+    types = member(WORD, "[Content_Types].xml").decode()
+    (listed,) = [f"<Override {one}" for one in types.split("<Override ") if "document.main+xml" in one]
+    many = with_member(WORD, "[Content_Types].xml", types.replace(listed, 3000 * listed).encode())
+    assert [block.text for block in parse(many, "docx").blocks] == [block.text for block in parse(WORD, "docx").blocks]
+
+
+FIELD = '<w:r><w:fldChar w:fldCharType="{}"/></w:r>'
+LINK = FIELD.format("begin") + "<w:r><w:instrText>HYPERLINK x</w:instrText></w:r>" + FIELD.format("separate")
+
+
+@pytest.mark.parametrize(("before", "after"), [(LINK, FIELD.format("end")), ("<w:hyperlink>", "</w:hyperlink>")])
+def test_links_in_links_have_an_end(before: str, after: str) -> None:
+    assert b"AB CD" in member(translated(word_with(10 * before + RUN + 10 * after), "docx"), "word/document.xml")
+    for times in (100, 3000) if "fld" in before else (100,):
+        with pytest.raises(UserError, match="too deep: refused"):
+            parse(word_with(times * before + RUN + times * after), "docx")
+
+
+def test_too_many_tags_are_refused_before_they_are_read() -> None:
+    with pytest.raises(UserError, match="1000001 tags in one part, at most 1000000: divide it"):
+        parse(b"<a>" + 1_000_000 * b"<", "tmx", Languages("en", "de"))
+
+
+def test_empty_paragraphs_cost_next_to_nothing() -> None:
+    assert parse(word_with(RUN + "</w:p>" + 1000 * "<w:p/>" + "<w:p>"), "docx").blocks[0].text == "ab cd"
+    assert len(parse(word_with(RUN + "</w:p>" + 1000 * "<w:p/>" + "<w:p>"), "docx").blocks) < 10
+
+
+def test_a_format_of_an_odd_namespace_is_a_format() -> None:
+    odd = '<w:r><w:rPr><x:b xmlns:x="relative"/></w:rPr><w:t>house</w:t></w:r>'  # has no canonical form
+    assert b"HOUSE" in member(translated(word_with(RUN + odd), "docx"), "word/document.xml")

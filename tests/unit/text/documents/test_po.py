@@ -1,12 +1,14 @@
 """Messages of programs: what has no translation gets one, all else stays."""
 
 import subprocess
+import time
 from pathlib import Path
 
 import polib
 import pytest
 
 from recoversat.errors import UserError
+from recoversat.text.documents import Languages, parse
 from recoversat.text.documents.translating import translate_documents
 
 FILE = Path(__file__).parents[3] / "data" / "documents" / "messages.po"
@@ -29,6 +31,26 @@ def translated(source: str, target: str = "de") -> str:
         return [text.upper() for text in texts]
 
     return translate_documents([source], shout, language="en", target=target, format="po")[0].text
+
+
+def test_a_rule_of_plurals_is_understood_once_for_all_messages() -> None:
+    rule = f"n==1 ? 0 : ({'+'.join(300 * 'n')}>3 ? 1 : 1)"
+    header, message = TEMPLATE.split("\n\n")
+    header = header.replace("nplurals=INTEGER; plural=EXPRESSION", f"nplurals=2; plural={rule}")
+    many = "\n\n".join([header, *(message.replace("one", f"one {n}") for n in range(2000))])
+    start = time.thread_time()
+    parse(many, "po", Languages("en", "de"))
+    assert time.thread_time() - start < 0.5  # 0.6 ms for each message were more than one second
+
+
+def test_a_message_of_many_lines_takes_linear_time() -> None:
+    def seconds(times: int) -> float:
+        source, start = 'msgid ""\n' + times * '"a"\n' + 'msgstr ""\n', time.thread_time()
+        parse(source, "po", Languages("en", "de"))
+        return time.thread_time() - start
+
+    few = min(seconds(100_000) for _ in range(2))
+    assert seconds(400_000) < 8 * max(few, 0.03)  # a square would be 16
 
 
 def test_only_what_has_no_translation_gets_one() -> None:

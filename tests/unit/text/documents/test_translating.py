@@ -562,3 +562,14 @@ def test_broken_html_keeps_its_structure(fake: Fake, html: str) -> None:
     assert sum(isinstance(block, Block) for block in blocks_of_html(result)) <= sum(
         isinstance(block, Block) for block in blocks_of_html(html)
     )
+
+
+@pytest.mark.parametrize("unclosed", ["<code><!", "<code>x", "<!-- x", "<!--x>", "<kbd><!--"])
+def test_nothing_goes_behind_what_has_no_end(unclosed: str) -> None:
+    backwards = translate_documents(
+        [f"one two{unclosed}"],
+        lambda texts: [" ".join(reversed(text.split())) for text in texts],
+        language="en",
+        format="html",
+    )
+    assert backwards[0].text == f"two one{unclosed}"
