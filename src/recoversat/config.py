@@ -14,6 +14,9 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
 from recoversat.errors import UserError
 from recoversat.inference.repairs import REPAIRS
 
+# what a model is: RecoverSAT (and AT), or one of its neighbours (docs/neighbours.md)
+Kind = Literal["segments", "nat"]
+
 
 class Section(BaseModel):
     """A group of settings; unknown keys are refused, values never change after reading.
@@ -67,8 +70,9 @@ class DataConfig(Section):
 class ModelConfig(Section):
     """The Transformer's shape; teacher (K = 1) and student share it."""
 
-    kind: Literal["segments", "nat"] = Field(
-        "segments", description="'segments' = RecoverSAT or AT; 'nat' = one-step baseline"
+    kind: Kind = Field(
+        "segments",
+        description="'segments' = RecoverSAT or AT; 'nat' = one-step baseline",
     )
     d_model: int = Field(512, title="d_model", ge=2, description="width of embeddings and layers")
     d_hidden: int = Field(512, title="d_hidden", ge=1, description="width of the feed-forward layers")
@@ -82,6 +86,11 @@ class ModelConfig(Section):
     activation_dropout: float = Field(0.0, ge=0, lt=1, description="inside the feed-forward layers")
     max_segments: int = Field(10, ge=1, description="segment embeddings the model has: decodes at any K up to this")
     vocab_size: int | None = Field(None, description="filled in from the tokenizer when training starts")
+
+    @property
+    def stepwise(self) -> bool:
+        """Whether tokens are written step after step, or all places of a target in one pass."""
+        return self.kind == "segments"
 
     @model_validator(mode="after")
     def _heads_divide(self) -> "ModelConfig":
@@ -242,8 +251,8 @@ class Config(Section):
 
     @model_validator(mode="after")
     def _segments_fit(self) -> "Config":
-        if self.model.kind == "nat" and self.train.segment_choices != [1]:
-            raise ValueError("model.kind nat writes one segment: add train.segments=1")
+        if not self.model.stepwise and self.train.segment_choices != [1]:
+            raise ValueError(f"model.kind {self.model.kind} writes one segment: add train.segments=1")
         if max(self.train.segment_choices) > self.model.max_segments:
             raise ValueError(
                 f"train.segments asks for K = {max(self.train.segment_choices)} "

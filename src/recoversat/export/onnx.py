@@ -30,8 +30,8 @@ def export_model(
     `ranges` are those of the inputs of products (see `calibrate`); int8 without them follows each batch.
     """
     known: dict[PrecisionName, Precision] = {"fp32": Fp32(), "int8": Int8(ranges)}
-    if config.kind != "segments":
-        raise UserError(f"model.kind = {config.kind} cannot be exported; only 'segments' can")
+    if not config.stepwise:
+        raise UserError(f"model.kind = {config.kind} cannot be exported; only models that write step by step can")
     folders = []
     for name in precisions:
         with atomic_folder(out / name, replace=True) as scratch, open(scratch / "weights.bin", "wb") as stream:
