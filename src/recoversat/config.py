@@ -15,7 +15,7 @@ from recoversat.errors import UserError
 from recoversat.inference.repairs import REPAIRS
 
 # what a model is: RecoverSAT (and AT), or one of its neighbours (docs/neighbours.md)
-Kind = Literal["segments", "nat"]
+Kind = Literal["segments", "sat", "nat"]
 
 
 class Section(BaseModel):
@@ -72,7 +72,7 @@ class ModelConfig(Section):
 
     kind: Kind = Field(
         "segments",
-        description="'segments' = RecoverSAT or AT; 'nat' = one-step baseline",
+        description="'segments' = RecoverSAT or AT; its neighbours: 'sat' = K tokens a step, 'nat' = one step",
     )
     d_model: int = Field(512, title="d_model", ge=2, description="width of embeddings and layers")
     d_hidden: int = Field(512, title="d_hidden", ge=1, description="width of the feed-forward layers")
@@ -90,7 +90,7 @@ class ModelConfig(Section):
     @property
     def stepwise(self) -> bool:
         """Whether tokens are written step after step, or all places of a target in one pass."""
-        return self.kind == "segments"
+        return self.kind in ("segments", "sat")
 
     @model_validator(mode="after")
     def _heads_divide(self) -> "ModelConfig":
@@ -253,6 +253,9 @@ class Config(Section):
     def _segments_fit(self) -> "Config":
         if not self.model.stepwise and self.train.segment_choices != [1]:
             raise ValueError(f"model.kind {self.model.kind} writes one segment: add train.segments=1")
+        train = self.train
+        if self.model.kind == "sat" and (train.random_prob or train.repeat_prob or train.cut_at != "token"):
+            raise ValueError("model.kind sat deals tokens out in turn: add train.random_prob=0 and train.repeat_prob=0")
         if max(self.train.segment_choices) > self.model.max_segments:
             raise ValueError(
                 f"train.segments asks for K = {max(self.train.segment_choices)} "

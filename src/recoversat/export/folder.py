@@ -13,9 +13,9 @@ from recoversat.config import Config
 from recoversat.data.corpus import open_corpus
 from recoversat.data.prepare import TextPairs
 from recoversat.engines.engine import Engine
-from recoversat.engines.loading import EXPORT, ONNX
+from recoversat.engines.interleaved import in_reading_order
+from recoversat.engines.loading import EXPORT, ONNX, engine_for
 from recoversat.engines.onnx.engine import OnnxEngine, usable_cores
-from recoversat.engines.torch.engine import TorchEngine
 from recoversat.errors import UserError
 from recoversat.export.calibration import calibrate
 from recoversat.export.checks import Agreement, compare_bleu, compare_tokens, refuse_loss
@@ -55,7 +55,7 @@ class Original:
 
     @property
     def engine(self) -> Engine:
-        return TorchEngine(self.model, torch.device("cpu"))
+        return engine_for(self.model, torch.device("cpu"))
 
 
 def export_folder(
@@ -111,7 +111,7 @@ def load_original(model: Path) -> Original:
     """Load the torch weights of a model that writes step by step."""
     folder = resolve_model(model)
     config, _ = read_config(folder)
-    if config.model.kind != "segments":
+    if not config.model.stepwise:
         raise UserError(
             f"{model}: a one-step model (model.kind {config.model.kind}) is not exported; it is a baseline for"
             " comparison, and only models that write step by step have an ONNX engine"
@@ -139,7 +139,7 @@ def _write_graphs(
     learnt_from = _spread(original, valid, _CALIBRATION) if "int8" in precisions else []
     ranges = calibrate(original.model, learnt_from, _few(original.config.train.segment_choices))
     folders = export_model(weights, config, out, written, ranges)
-    engines = {path.name: OnnxEngine(path, config, cores) for path in folders}
+    engines = {path.name: in_reading_order(OnnxEngine(path, config, cores), config) for path in folders}
     sample, sources = sample_sources(original, valid)
     agreements = [
         compare_tokens(original.engine, engine, sources, k, name, original.config.decode.extra_steps)
