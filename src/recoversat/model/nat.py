@@ -47,25 +47,24 @@ class NatTransformer(nn.Module):
         mean = owned @ memory / owned.sum(dim=-1, keepdim=True).clamp(min=1)  # (B, M, D)
         return self.length(mean)
 
-    def decode(
-        self, src_tokens: Tensor, src_positions: Tensor, src_sentence: Tensor, steps: Tensor, sentence: Tensor,
-        memory: Tensor,
-    ) -> Tensor:  # fmt: skip
-        """Run all rows (B, N) at once and return their last hidden states (B, N, D)."""
-        place = copied_places(src_positions, src_sentence, steps, sentence)
-        x = self._embed(src_tokens.gather(1, place), steps)
+    def decode(self, tokens: Tensor, steps: Tensor, sentence: Tensor, memory: Tensor, src_sentence: Tensor) -> Tensor:
+        """Run all rows (B, N) at once, whatever tokens they carry, and return their last hidden states (B, N, D)."""
         allowed, memory_allowed = same_sentence(sentence, sentence), same_sentence(sentence, src_sentence)
-        return self.decoder(x, allowed, memory, memory_allowed)
+        return self.decoder(self._embed(tokens, steps), allowed, memory, memory_allowed)
 
     def forward(
-        self, src_tokens: Tensor, src_positions: Tensor, src_sentence: Tensor, steps: Tensor, sentence: Tensor
-    ) -> tuple[Tensor, Tensor]:
+        self, src_tokens: Tensor, src_positions: Tensor, src_sentence: Tensor, steps: Tensor, sentence: Tensor,
+        tokens: Tensor | None = None,
+    ) -> tuple[Tensor, Tensor]:  # fmt: skip
         """Return the hidden state of every row (B, N, D) and the length logits of every sentence (B, S, C).
 
-        A line has at most S sentences; fixing M = S keeps the shapes of a training run fixed.
+        Rows carry copies of the source unless other `tokens` are given. A line has at most S sentences; fixing M = S
+        keeps the shapes of a training run fixed.
         """
         memory = self.encode(src_tokens, src_positions, src_sentence)
-        hidden = self.decode(src_tokens, src_positions, src_sentence, steps, sentence, memory)
+        if tokens is None:
+            tokens = src_tokens.gather(1, copied_places(src_positions, src_sentence, steps, sentence))
+        hidden = self.decode(tokens, steps, sentence, memory, src_sentence)
         return hidden, self.length_logits(memory, src_sentence, src_sentence.shape[1])
 
     def logits(self, hidden: Tensor) -> Tensor:

@@ -21,7 +21,7 @@ from recoversat.model.nat import (
     predicted_lengths,
 )
 from recoversat.model.transformer import Transformer
-from recoversat.training.objective import length_loss, nat_loss, nat_rows
+from recoversat.training.nat import length_loss, nat_loss, nat_rows
 from recoversat.vocab import EOS, N_SPECIAL, PAD
 
 V = 25
@@ -183,7 +183,7 @@ def test_every_position_sees_every_other() -> None:
     (batch,) = one_by_one([[7, 8, 9, 10]], [[11, 12, 13, 14]])
     with torch.inference_mode():
         memory = model.encode(batch.src_tokens, batch.src_positions, batch.src_sentence)
-        rest = (batch.src_positions, batch.src_sentence, batch.steps, batch.sentence, memory)
+        rest = (batch.steps, batch.sentence, memory, batch.src_sentence)
         before = model.decode(batch.src_tokens, *rest)
         after = model.decode(torch.tensor([[7, 8, 9, 20]]), *rest)  # only the last position's input changes
     assert (before - after).abs().amax(dim=-1).min() > 1e-3

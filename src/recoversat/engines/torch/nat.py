@@ -18,7 +18,7 @@ from recoversat.engines.engine import Engine, Options, Sources
 from recoversat.engines.pairs import Pair, side_by_side
 from recoversat.engines.torch.engine import describe_torch
 from recoversat.errors import UserError
-from recoversat.model.nat import NatTransformer, predicted_lengths
+from recoversat.model.nat import NatTransformer, copied_places, predicted_lengths
 from recoversat.vocab import N_SPECIAL
 
 
@@ -88,21 +88,24 @@ class TorchWriter:
 
     @torch.inference_mode()
     def write(self, members: Ints, lengths: Ints) -> Written:
-        """Take the likeliest token of every position; specials are masked out before normalising."""
+        """Take the likeliest token of every position, from a copy of the source."""
         which = torch.from_numpy(members).to(self._src.device)
         wanted = torch.from_numpy(lengths).to(self._src.device)
         steps, real = _places(wanted, int(lengths.max()))  # (R, N)
-        hidden = self._model.decode(
-            self._src[which], self._positions[which], self._real[which], steps, real, self._memory[which]
-        )
-        logits = self._model.logits(hidden).float()  # (R, N, V)
-        logits[..., :N_SPECIAL] = -torch.inf
-        best, tokens = logits.max(dim=-1)
-        log_probs = (best - logits.logsumexp(dim=-1)).tolist()
+        places = copied_places(self._positions[which], self._real[which], steps, real)
+        tokens, log_probs = self._likeliest(which, self._src[which].gather(1, places), steps, real)
         return Written(
             [line[:length] for line, length in zip(tokens.tolist(), lengths, strict=True)],
-            [line[:length] for line, length in zip(log_probs, lengths, strict=True)],
+            [line[:length] for line, length in zip(log_probs.tolist(), lengths, strict=True)],
         )
+
+    def _likeliest(self, which: Tensor, tokens: Tensor, steps: Tensor, real: Tensor) -> tuple[Tensor, Tensor]:
+        """Run rows that carry tokens (R, N); return the likeliest token of each, none of the special ones."""
+        hidden = self._model.decode(tokens, steps, real, self._memory[which], self._real[which])
+        logits = self._model.logits(hidden).float()  # (R, N, V)
+        logits[..., :N_SPECIAL] = -torch.inf
+        best, chosen = logits.max(dim=-1)
+        return chosen, best - logits.logsumexp(dim=-1)
 
 
 def _places(lengths: Tensor, width: int) -> tuple[Tensor, Tensor]:
