@@ -15,7 +15,7 @@ from recoversat.errors import UserError
 from recoversat.inference.repairs import REPAIRS
 
 # what a model is: RecoverSAT (and AT), or one of its neighbours (docs/neighbours.md)
-Kind = Literal["segments", "sat", "nat"]
+Kind = Literal["segments", "sat", "nat", "ctc"]
 
 
 class Section(BaseModel):
@@ -71,8 +71,7 @@ class ModelConfig(Section):
     """The Transformer's shape; teacher (K = 1) and student share it."""
 
     kind: Kind = Field(
-        "segments",
-        description="'segments' = RecoverSAT or AT; its neighbours: 'sat' = K tokens a step, 'nat' = one step",
+        "segments", description="'segments' = RecoverSAT or AT; others are its neighbours (neighbours.md)"
     )
     d_model: int = Field(512, title="d_model", ge=2, description="width of embeddings and layers")
     d_hidden: int = Field(512, title="d_hidden", ge=1, description="width of the feed-forward layers")
@@ -85,6 +84,10 @@ class ModelConfig(Section):
     attention_dropout: float = Field(0.0, ge=0, lt=1, description="on attention weights")
     activation_dropout: float = Field(0.0, ge=0, lt=1, description="inside the feed-forward layers")
     max_segments: int = Field(10, ge=1, description="segment embeddings the model has: decodes at any K up to this")
+    upsample: int = Field(3, ge=1, description="of 'ctc': places to write for each source token")
+    glancing: float = Field(
+        0.5, ge=0, le=1, description="of 'ctc': tokens shown to the decoder in training, as a share of its wrong places"
+    )
     vocab_size: int | None = Field(None, description="filled in from the tokenizer when training starts")
 
     @property

@@ -14,7 +14,7 @@ import numpy as np
 
 from recoversat.decoding.segmentwise import Decoded
 from recoversat.decoding.stepping import Ints
-from recoversat.vocab import EOS
+from recoversat.vocab import BLANK, EOS
 
 # (sources, targets) -> summed log-probability of each target, EOS included
 Score = Callable[[Sequence[Sequence[int]], Sequence[Sequence[int]]], Sequence[float]]
@@ -62,6 +62,26 @@ def decode_lengths(writer: Writer, sources: Sequence[Sequence[int]], score: Scor
     means = sums.reshape(candidates.shape) / (candidates + 1)
     chosen = means.argmax(axis=1) + np.arange(len(candidates)) * n_lengths
     return [written.decoded(at) for at in chosen.tolist()]
+
+
+def decode_path(path: list[int], log_probs: list[float]) -> Decoded:
+    """Return what is left of a CTC model's path, each token with its first log-probability.
+
+    >>> decode_path([11, 11, BLANK, 11, 12], [-1.0, -2.0, -3.0, -4.0, -5.0]).segments
+    [[11, 11, 12, 2]]
+    """
+    kept = collapse(path)
+    return Decoded([[*(path[place] for place in kept), EOS]], [[log_probs[place] for place in kept]], steps=1)
+
+
+def collapse(path: Sequence[int]) -> list[int]:
+    """Return the places of a path that stay: the first of equal neighbours, and no BLANK.
+
+    >>> collapse([11, 11, BLANK, 11, 12])
+    [0, 3, 4]
+    """
+    before = [BLANK, *path]
+    return [place for place, token in enumerate(path) if token not in (BLANK, before[place])]
 
 
 def length_candidates(predicted: Ints, n_lengths: int) -> Ints:

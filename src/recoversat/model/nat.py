@@ -33,7 +33,8 @@ class NatTransformer(nn.Module):
         self.dropout = nn.Dropout(config.dropout)
         self.encoder = Stack(EncoderLayer, config.encoder_layers, config)
         self.decoder = Stack(DecoderLayer, config.decoder_layers, config)
-        self.length = nn.Linear(config.d_model, 2 * MAX_LENGTH_CHANGE + 1)
+        if config.kind != "ctc":  # whose targets are as long as what remains of its path
+            self.length = nn.Linear(config.d_model, 2 * MAX_LENGTH_CHANGE + 1)
         self.apply(initialise)
 
     def encode(self, tokens: Tensor, positions: Tensor, sentence: Tensor) -> Tensor:
@@ -90,6 +91,20 @@ def copied_places(src_positions: Tensor, src_sentence: Tensor, steps: Tensor, se
     wanted = nearest.minimum(src_length - 1)
     found = own_source & (src_positions[:, None, :] == wanted[:, :, None])
     return found.to(torch.uint8).argmax(dim=-1)  # padding finds nothing and copies place 0, unseen
+
+
+def upsampled(
+    src_tokens: Tensor, src_positions: Tensor, src_sentence: Tensor, times: int
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Repeat every source token: return tokens, steps and sentence numbers of the rows of CTC, each (B, times * S).
+
+    >>> upsampled(torch.tensor([[7, 8]]), torch.tensor([[0, 1]]), torch.ones(1, 2, dtype=torch.long), 2)[:2]
+    (tensor([[7, 7, 8, 8]]), tensor([[0, 1, 2, 3]]))
+    """
+    tokens, positions, sentence = (
+        values.repeat_interleave(times, dim=1) for values in (src_tokens, src_positions, src_sentence)
+    )
+    return tokens, positions * times + torch.arange(tokens.shape[1], device=tokens.device) % times, sentence
 
 
 def length_classes(src_lengths: Tensor, tgt_lengths: Tensor) -> Tensor:

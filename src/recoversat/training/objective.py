@@ -18,6 +18,7 @@ from recoversat.errors import UserError
 from recoversat.files.storage import fingerprint
 from recoversat.model.build import Model
 from recoversat.model.transformer import Transformer
+from recoversat.training.ctc import ctc_batch_loss
 from recoversat.training.loss import Loss, smoothed_cross_entropy
 from recoversat.training.nat import nat_batch_loss
 
@@ -29,6 +30,8 @@ def batch_loss(model: Model, batch: Batch, smoothing: float, fused: bool) -> Los
     if isinstance(model, Transformer):
         hidden = hidden_rows(model, batch)
         return smoothed_cross_entropy(hidden, model.embedding.weight, batch.labels, smoothing, fused)
+    if model.config.kind == "ctc":
+        return ctc_batch_loss(model, batch, smoothing, fused)
     return nat_batch_loss(model, batch, smoothing, fused)
 
 

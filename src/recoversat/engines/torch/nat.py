@@ -11,15 +11,15 @@ import torch
 from torch import Tensor
 
 from recoversat.decoding.beam import NBest
-from recoversat.decoding.oneshot import Written, decode_lengths, decode_once
+from recoversat.decoding.oneshot import Written, decode_lengths, decode_once, decode_path
 from recoversat.decoding.segmentwise import Decoded
 from recoversat.decoding.stepping import Ints
 from recoversat.engines.engine import Engine, Options, Sources
 from recoversat.engines.pairs import Pair, side_by_side
 from recoversat.engines.torch.engine import describe_torch
 from recoversat.errors import UserError
-from recoversat.model.nat import NatTransformer, copied_places, predicted_lengths
-from recoversat.vocab import N_SPECIAL
+from recoversat.model.nat import NatTransformer, copied_places, predicted_lengths, upsampled
+from recoversat.vocab import BLANK, N_SPECIAL
 
 
 class TorchNatEngine(Engine):
@@ -41,7 +41,9 @@ class TorchNatEngine(Engine):
     def description(self) -> dict[str, str | int]:
         return describe_torch(self._model, self._device)
 
-    def judged_by(self, teacher: Engine, n_lengths: int) -> "TorchNatEngine":
+    def judged_by(self, teacher: Engine, n_lengths: int) -> Engine:
+        if self._model.config.kind != "nat":
+            return super().judged_by(teacher, n_lengths)
         judged = copy(self)
         judged._judge, judged._n_lengths = teacher, n_lengths
         return judged
@@ -49,6 +51,8 @@ class TorchNatEngine(Engine):
     def decode(self, sources: Sources, n_segments: Ints, options: Options = Options()) -> list[Decoded]:
         """Write each sentence in one step; there is nothing to force and nothing to bound."""
         writer = self.open(sources)
+        if self._model.config.kind == "ctc":
+            return [decode_path(*path) for path in writer.paths()]
         if self._judge is None:
             return decode_once(writer)
         return decode_lengths(writer, sources, self._score_by_teacher, self._n_lengths)
@@ -99,11 +103,23 @@ class TorchWriter:
             [line[:length] for line, length in zip(log_probs.tolist(), lengths, strict=True)],
         )
 
-    def _likeliest(self, which: Tensor, tokens: Tensor, steps: Tensor, real: Tensor) -> tuple[Tensor, Tensor]:
-        """Run rows that carry tokens (R, N); return the likeliest token of each, none of the special ones."""
+    @torch.inference_mode()
+    def paths(self) -> list[tuple[list[int], list[float]]]:
+        """Take the likeliest token or BLANK of every place of an upsampled source (CTC)."""
+        times = self._model.config.upsample
+        rows = upsampled(self._src, self._positions, self._real, times)
+        tokens, log_probs = self._likeliest(slice(None), *rows, least=BLANK)
+        ends = (self._src_lengths * times).tolist()
+        both = zip(tokens.tolist(), log_probs.tolist(), ends, strict=True)
+        return [(path[:end], probs[:end]) for path, probs, end in both]
+
+    def _likeliest(
+        self, which: Tensor | slice, tokens: Tensor, steps: Tensor, real: Tensor, *, least: int = N_SPECIAL
+    ) -> tuple[Tensor, Tensor]:
+        """Run rows that carry tokens (R, N); return the likeliest token of each from `least` on."""
         hidden = self._model.decode(tokens, steps, real, self._memory[which], self._real[which])
         logits = self._model.logits(hidden).float()  # (R, N, V)
-        logits[..., :N_SPECIAL] = -torch.inf
+        logits[..., :least] = -torch.inf
         best, chosen = logits.max(dim=-1)
         return chosen, best - logits.logsumexp(dim=-1)
 
