@@ -15,7 +15,7 @@ from recoversat.errors import UserError
 from recoversat.inference.repairs import REPAIRS
 
 # what a model is: RecoverSAT (and AT), or one of its neighbours (docs/neighbours.md)
-Kind = Literal["segments", "sat", "nat", "ctc"]
+Kind = Literal["segments", "sat", "nat", "cmlm", "ctc"]
 
 
 class Section(BaseModel):
@@ -229,6 +229,12 @@ class DecodeConfig(_RepairSwitches):
         None, le=0, description="write again with K = 1 where a token's log-probability with K = 1 is below this"
     )
 
+    iterations: int = Field(
+        10, ge=1, description="of model.kind cmlm: passes in which a translation is written and refined"
+    )
+    lengths: int = Field(
+        5, ge=1, description="of model.kind cmlm: lengths in which a sentence is written; the best is kept"
+    )
     exact: bool = Field(False, description="write what K = 1 writes, drafted in segments and verified")
     shortlist: bool = Field(
         True, description="of an exported model that has one: choose among pieces that the source can become"

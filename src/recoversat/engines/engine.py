@@ -33,6 +33,8 @@ class Options:
     limits: Ints | None = None  # the most steps of each sentence, where they shall not follow from its length
     shortlist: bool = True  # an engine may leave out pieces that a translation of the source cannot hold
     together: bool = False  # all segments of a sentence may end with the first that does; not all engines do it
+    iterations: int = 10  # passes of mask-predict
+    lengths: int = 5  # candidates of mask-predict
     lives: Ints | None = None  # (K,) after how many steps each segment ends, to time models that have learnt nothing
 
     def of(self, places: list[int]) -> "Options":

@@ -39,7 +39,9 @@ def load_system(spec: SystemSpec, device: str = "auto", threads: int = 0, *, sco
     if spec.decode:
         translator.set_decoding(**spec.decode)
     if spec.teacher:
-        translator.judged_by(spec.teacher, spec.lengths, device)
+        translator.judged_by(spec.teacher, spec.lengths or 9, device)
+    elif spec.lengths:
+        translator.set_decoding(lengths=spec.lengths)
     return OwnSystem(spec, folder, translator, scores)
 
 
@@ -107,7 +109,7 @@ class OwnSystem(System):
             settings["to"] = self._translator.target
         if self._spec.teacher:
             judge = fingerprint(*sorted(resolve_model(Path(self._spec.teacher)).glob("*.safetensors")))
-            settings |= {"lengths": self._spec.lengths, "teacher": judge}
+            settings |= {"lengths": self._spec.lengths or 9, "teacher": judge}
         return settings
 
     def _engine_facts(self) -> dict[str, JSON]:

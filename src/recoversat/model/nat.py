@@ -116,6 +116,7 @@ def length_classes(src_lengths: Tensor, tgt_lengths: Tensor) -> Tensor:
     return (tgt_lengths - src_lengths).clamp(-MAX_LENGTH_CHANGE, MAX_LENGTH_CHANGE) + MAX_LENGTH_CHANGE
 
 
-def predicted_lengths(length_logits: Tensor, src_lengths: Tensor) -> Tensor:
-    """Turn the likeliest class back into a target length, at least 1."""
-    return (src_lengths + length_logits.argmax(dim=-1) - MAX_LENGTH_CHANGE).clamp(min=1)
+def likeliest_lengths(length_logits: Tensor, src_lengths: Tensor, n: int) -> Tensor:
+    """Turn the n likeliest classes back into target lengths (..., n), at least 1, best first."""
+    classes = length_logits.topk(min(n, length_logits.shape[-1]), dim=-1).indices
+    return (src_lengths[..., None] + classes - MAX_LENGTH_CHANGE).clamp(min=1)

@@ -20,6 +20,7 @@ from recoversat.model.build import Model
 from recoversat.model.transformer import Transformer
 from recoversat.training.ctc import ctc_batch_loss
 from recoversat.training.loss import Loss, smoothed_cross_entropy
+from recoversat.training.masking import cmlm_batch_loss
 from recoversat.training.nat import nat_batch_loss
 
 Objective = Callable[[Model, Batch, float, bool], Loss]  # the arguments of `batch_loss`
@@ -30,9 +31,8 @@ def batch_loss(model: Model, batch: Batch, smoothing: float, fused: bool) -> Los
     if isinstance(model, Transformer):
         hidden = hidden_rows(model, batch)
         return smoothed_cross_entropy(hidden, model.embedding.weight, batch.labels, smoothing, fused)
-    if model.config.kind == "ctc":
-        return ctc_batch_loss(model, batch, smoothing, fused)
-    return nat_batch_loss(model, batch, smoothing, fused)
+    losses = {"nat": nat_batch_loss, "cmlm": cmlm_batch_loss, "ctc": ctc_batch_loss}
+    return losses[model.config.kind](model, batch, smoothing, fused)
 
 
 def hidden_rows(model: Transformer, batch: Batch) -> Tensor:

@@ -18,7 +18,7 @@ from recoversat.model.nat import (
     NatTransformer,
     copied_places,
     length_classes,
-    predicted_lengths,
+    likeliest_lengths,
 )
 from recoversat.model.transformer import Transformer
 from recoversat.training.nat import length_loss, nat_loss, nat_rows
@@ -169,13 +169,13 @@ def test_lengths_become_classes_and_back() -> None:
     src = torch.tensor([10, 10, 10, 3])
     tgt = torch.tensor([10, 4, 60, 1])
     logits = F.one_hot(length_classes(src, tgt), 2 * MAX_LENGTH_CHANGE + 1).float()
-    assert predicted_lengths(logits, src).tolist() == tgt.tolist()
+    assert likeliest_lengths(logits, src, 1)[:, 0].tolist() == tgt.tolist()
     assert length_classes(torch.tensor([1, 500]), torch.tensor([500, 1])).tolist() == [
         2 * MAX_LENGTH_CHANGE,
         0,
     ]
     shrinks = F.one_hot(torch.tensor([0]), 2 * MAX_LENGTH_CHANGE + 1).float()
-    assert predicted_lengths(shrinks, torch.tensor([5])).tolist() == [1]
+    assert likeliest_lengths(shrinks, torch.tensor([5]), 3)[0, 0] == 1
 
 
 def test_every_position_sees_every_other() -> None:

@@ -11,14 +11,15 @@ import torch
 from torch import Tensor
 
 from recoversat.decoding.beam import NBest
+from recoversat.decoding.mask_predict import mask_predict
 from recoversat.decoding.oneshot import Written, decode_lengths, decode_once, decode_path
 from recoversat.decoding.segmentwise import Decoded
-from recoversat.decoding.stepping import Ints
+from recoversat.decoding.stepping import Floats, Ints
 from recoversat.engines.engine import Engine, Options, Sources
 from recoversat.engines.pairs import Pair, side_by_side
 from recoversat.engines.torch.engine import describe_torch
 from recoversat.errors import UserError
-from recoversat.model.nat import NatTransformer, copied_places, predicted_lengths, upsampled
+from recoversat.model.nat import NatTransformer, copied_places, likeliest_lengths, upsampled
 from recoversat.vocab import BLANK, N_SPECIAL
 
 
@@ -53,6 +54,8 @@ class TorchNatEngine(Engine):
         writer = self.open(sources)
         if self._model.config.kind == "ctc":
             return [decode_path(*path) for path in writer.paths()]
+        if self._model.config.kind == "cmlm":
+            return mask_predict(writer, options.iterations, options.lengths)
         if self._judge is None:
             return decode_once(writer)
         return decode_lengths(writer, sources, self._score_by_teacher, self._n_lengths)
@@ -84,11 +87,15 @@ class TorchWriter:
         self._positions, self._real = _places(src_lengths, src.shape[1])
         self._memory = model.encode(src, self._positions, self._real)
 
-    @torch.inference_mode()
     def lengths(self) -> Ints:
         """Predict the target length of each source."""
+        return np.asarray(self.likeliest_lengths(1)[:, 0])
+
+    @torch.inference_mode()
+    def likeliest_lengths(self, n: int) -> Ints:
+        """Predict n target lengths of each source."""
         logits = self._model.length_logits(self._memory, self._real, n_sentences=1)[:, 0]  # (B, C)
-        return np.asarray(predicted_lengths(logits, self._src_lengths).cpu().numpy())
+        return np.asarray(likeliest_lengths(logits, self._src_lengths, n).cpu().numpy())
 
     @torch.inference_mode()
     def write(self, members: Ints, lengths: Ints) -> Written:
@@ -102,6 +109,13 @@ class TorchWriter:
             [line[:length] for line, length in zip(tokens.tolist(), lengths, strict=True)],
             [line[:length] for line, length in zip(log_probs.tolist(), lengths, strict=True)],
         )
+
+    @torch.inference_mode()
+    def fill(self, members: Ints, tokens: Ints, lengths: Ints) -> tuple[Ints, Floats]:
+        """Take the likeliest token of every position, from tokens of which some are masked (CMLM)."""
+        which, carried, wanted = (torch.from_numpy(one).to(self._src.device) for one in (members, tokens, lengths))
+        chosen, log_probs = self._likeliest(which, carried, *_places(wanted, tokens.shape[1]))
+        return chosen.cpu().numpy(), log_probs.cpu().numpy()
 
     @torch.inference_mode()
     def paths(self) -> list[tuple[list[int], list[float]]]:
