@@ -22,6 +22,8 @@ from recoversat.errors import UserError
 from recoversat.model.nat import NatTransformer, copied_places, likeliest_lengths, upsampled
 from recoversat.vocab import BLANK, N_SPECIAL
 
+_LOGIT_ROWS = 4096  # rows whose logits exist at the same time
+
 
 class TorchNatEngine(Engine):
     """Write with a NatTransformer as it is, on CPU or GPU: in the length it predicts, or in several that are judged."""
@@ -132,10 +134,14 @@ class TorchWriter:
     ) -> tuple[Tensor, Tensor]:
         """Run rows that carry tokens (R, N); return the likeliest token of each from `least` on."""
         hidden = self._model.decode(tokens, steps, real, self._memory[which], self._real[which])
-        logits = self._model.logits(hidden).float()  # (R, N, V)
-        logits[..., :least] = -torch.inf
-        best, chosen = logits.max(dim=-1)
-        return chosen, best - logits.logsumexp(dim=-1)
+        chosen, log_probs = [], []
+        for rows in hidden.flatten(0, 1).split(_LOGIT_ROWS):
+            logits = self._model.logits(rows).float()  # (chunk, V)
+            logits[:, :least] = -torch.inf
+            best, token = logits.max(dim=-1)
+            chosen.append(token)
+            log_probs.append(best - logits.logsumexp(dim=-1))
+        return torch.cat(chosen).view_as(tokens), torch.cat(log_probs).view_as(tokens)
 
 
 def _places(lengths: Tensor, width: int) -> tuple[Tensor, Tensor]:
