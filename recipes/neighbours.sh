@@ -86,7 +86,7 @@ stage_evaluate() {
 stage_bench() {
   [ ! -d "$out/neighbours-speed" ] || return 0
   all_systems
-  $run bench "${systems[@]}" --src "$data/ende200k/test.en" --sentences "${SENTENCES:-64}" --batch 1 --batch 64 \
+  $run bench "${systems[@]}" --src "$data/ende200k/test.en" --sentences "${SENTENCES:-64}" --batch 1 --batch 64 --threads 1 \
     --device "${DEVICE:-cuda}" --out "$out/neighbours-speed"
 }
 

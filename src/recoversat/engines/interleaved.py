@@ -6,6 +6,7 @@ neighbours; here they come back in the order in which they are read, as one segm
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import TypeVar
 
 import numpy as np
 
@@ -18,6 +19,8 @@ from recoversat.engines.pairs import Pair
 from recoversat.errors import UserError
 from recoversat.segments import deal_many, reading_order
 from recoversat.vocab import EOS, TERMINATORS
+
+T = TypeVar("T")
 
 
 class InterleavedEngine(Engine):
@@ -66,11 +69,14 @@ def interleaved(written: Decoded) -> Decoded:
     tokens = [written.segments[owner][position] for owner, position in order]
     if tokens[-1] in TERMINATORS:
         tokens[-1] = EOS
-    log_probs, top_tokens = (
-        [[of_segment[owner][position] for owner, position in order]] if any(of_segment) else []
-        for of_segment in (written.log_probs, written.top_tokens)
+    return Decoded(
+        [tokens], _read(written.log_probs, order) or [[]], order[-1][1] + 1, _read(written.top_tokens, order)
     )
-    return Decoded([tokens], log_probs or [[]], order[-1][1] + 1, top_tokens)
+
+
+def _read(noted: list[list[T]], order: list[tuple[int, int]]) -> list[list[T]]:
+    """Put what was noted of tokens into their order; where nothing was, there is nothing to put."""
+    return [[noted[owner][position] for owner, position in order]] if any(noted) else []
 
 
 def _dealt(lives: Ints) -> Ints:

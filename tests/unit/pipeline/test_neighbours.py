@@ -13,6 +13,7 @@ from recoversat.measuring.own import load_system
 from recoversat.measuring.specs import parse_system
 from recoversat.measuring.speed.results import PARALLEL
 from recoversat.model.weights import load_model, read_weights
+from recoversat.segments import Division, Ints, deal_many
 from recoversat.translator import Translator
 
 SAMPLE = Path(__file__).parents[2] / "data"
@@ -68,6 +69,22 @@ def test_a_run_that_was_stopped_ends_with_the_same_weights(kind: str, trained: P
     model, config = load_model(trained / kind / last)
     assert config.model.kind == kind
     assert ("length.weight" in model.state_dict()) == (kind == "cmlm")
+
+
+def test_only_a_sat_is_trained_on_tokens_dealt_out(
+    trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    dealt: list[int] = []
+
+    def deal(lengths: Ints, n_segments: Ints) -> Division:
+        dealt.extend(n_segments.tolist())
+        return deal_many(lengths, n_segments)
+
+    monkeypatch.setattr("recoversat.data.batching.deal_many", deal)
+    train(trained / "corpus", tmp_path / "teacher", "segments", **{"train.steps": 1})
+    assert not dealt
+    train(trained / "corpus", tmp_path / "sat", "sat", **{"train.steps": 1})
+    assert set(dealt) == {2, 3}
 
 
 def test_the_teachers_encoder_is_where_they_start(trained: Path, tmp_path: Path) -> None:
