@@ -6,27 +6,13 @@ the last. Several lengths are written side by side, and the one whose tokens are
 B sentences, n lengths each, R = B * n translations, N tokens of the longest.
 """
 
-from typing import Protocol
-
 import numpy as np
 
+from recoversat.decoding.oneshot import Filler
 from recoversat.decoding.segmentwise import Decoded
 from recoversat.decoding.stepping import Bools, Floats, Ints
 from recoversat.decoding.stopping import between_steps
 from recoversat.vocab import EOS, MASK
-
-
-class Filler(Protocol):
-    """A batch of encoded sources whose translations can be filled in."""
-
-    def likeliest_lengths(self, n: int) -> Ints:
-        """Return the n likeliest target lengths of each source, at least 1 each: (B, n), best first."""
-
-    def fill(self, members: Ints, tokens: Ints, lengths: Ints) -> tuple[Ints, Floats]:
-        """Return the likeliest token of every place of tokens (R, N), and its log-probability.
-
-        Translation r is of source members[r] and has lengths[r] tokens, some of them MASK.
-        """
 
 
 def mask_predict(filler: Filler, iterations: int, n_lengths: int) -> list[Decoded]:

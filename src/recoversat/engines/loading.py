@@ -64,13 +64,22 @@ def _exported(folder: Path, compute_type: ComputeType) -> Path | None:
 
 
 def _load_onnx(folder: Path, config: ModelConfig, options: EngineOptions) -> Engine:
-    from recoversat.engines.onnx.engine import OnnxEngine, usable_cores
+    from recoversat.engines.onnx.engine import usable_cores
 
-    if not config.stepwise:
-        raise UserError(f"{folder}: config.json describes a {config.kind!r} model, which is never exported")
     _check_sizes(folder)
-    engine = OnnxEngine(folder, config, options.intra_threads or usable_cores(), options.max_memory)
-    return in_reading_order(engine, config)
+    return onnx_engine(folder, config, options.intra_threads or usable_cores(), options.max_memory)
+
+
+def onnx_engine(folder: Path, config: ModelConfig, threads: int, max_memory: int | None = None) -> Engine:
+    """Open the graphs of one precision."""
+    from recoversat.engines.onnx.engine import OnnxEngine
+    from recoversat.engines.onnx.one_step import OnnxOneStepEngine
+
+    if config.stepwise:
+        return in_reading_order(OnnxEngine(folder, config, threads, max_memory), config)
+    if max_memory is not None:
+        raise UserError(f"{folder}: the memory of a {config.kind!r} model cannot be bounded; leave the bound out")
+    return OnnxOneStepEngine(folder, config)
 
 
 def _check_sizes(folder: Path) -> None:

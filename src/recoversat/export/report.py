@@ -87,8 +87,9 @@ def export_card(config: Config, facts: Mapping[str, Any], report: ExportReport) 
 
 def _name(config: Config) -> str:
     """Name what was exported as its paper does."""
-    several = "SAT" if config.model.kind == "sat" else "RecoverSAT"
-    return several if max(config.train.segment_choices) > 1 else "Transformer"
+    if config.model.kind != "segments":
+        return config.model.kind.upper()
+    return "RecoverSAT" if max(config.train.segment_choices) > 1 else "Transformer"
 
 
 def _against_torch(precision: str, report: ExportReport) -> str:

@@ -47,7 +47,8 @@ def test_the_length_whose_tokens_are_surest_on_average_is_kept() -> None:
     assert model.shown[0][2] == [2, 3, 1, 3]
     assert first.segments == [[10, 11, EOS]]  # -1 a token, against -2
     assert second.segments == [[10, EOS]]
-    (longer,) = mask_predict(Scripted([[2, 3]], log_probs[[3, 2]]), 1, 2)
+    likely = np.array([[-1, -1, -1], [-0.8, -0.8, -0.8]], dtype=np.float32)  # -2 and -2.4 in all
+    (longer,) = mask_predict(Scripted([[2, 3]], likely), 1, 2)
     assert longer.segments == [[10, 11, 12, EOS]]
 
 

@@ -148,13 +148,12 @@ def test_bench_knows_its_family(spec: str, family: str, trained: Path) -> None:
         assert system.settings()["lengths"] == 3
 
 
-def test_a_sat_is_exported_and_what_has_no_engine_is_refused(trained: Path, tmp_path: Path) -> None:
-    done = run("export", trained / "sat", tmp_path / "onnx", "--precision", "fp32")
-    assert done.exit_code == 0
-    for segments in (2, 3):
-        original, exported = (Translator(folder, device="cpu") for folder in (trained / "sat", tmp_path / "onnx"))
-        wanted, got = (one.translate(TEXT, segments=segments) for one in (original, exported))
-        assert [one.text for one in wanted] == [one.text for one in got]
-    for kind in ("cmlm", "ctc"):
-        refused = run("export", trained / kind, tmp_path / kind, fails=True)
-        assert f"(model.kind {kind}) is not exported" in str(refused.exception) + refused.output
+@pytest.mark.parametrize("kind", NEIGHBOURS)
+def test_it_is_exported_and_says_the_same(kind: str, trained: Path, tmp_path: Path) -> None:
+    assert run("export", trained / kind, tmp_path / "onnx", "--precision", "fp32").exit_code == 0
+    (tmp_path / "text").write_text("".join(f"{line}\n" for line in TEXT))
+    run("translate", "--model", tmp_path / "onnx", "--device", "cpu", tmp_path / "text", "--out", tmp_path / "out")
+    wanted = Translator(trained / kind, device="cpu").translate(TEXT)
+    assert (tmp_path / "out").read_text().splitlines() == [one.text for one in wanted]
+    system = load_system(parse_system(f"s={tmp_path / 'onnx'}"), "cpu", 1)
+    assert (system.facts["engine"], system.facts["family"]) == ("onnx", kind)
