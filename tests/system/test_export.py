@@ -243,7 +243,7 @@ def test_it_translates_where_torch_is_absent(exported: Exported, tmp_path: Path,
     assert "torch is missing: pip install 'recoversat[train]'" in refused.stderr
 
 
-def test_what_cannot_be_exported_is_refused_with_a_reason(exported: Exported, tmp_path: Path, recoversat: Run) -> None:
+def test_what_cannot_be_exported_is_refused_with_a_reason(exported: Exported, tmp_path: Path) -> None:
     for out in (exported.model, exported.model.parent):
         with pytest.raises(UserError, match="holds the model that is exported"):
             export_folder(exported.model, out, ("fp32",), None, force=True)
