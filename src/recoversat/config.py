@@ -14,6 +14,9 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
 from recoversat.errors import UserError
 from recoversat.inference.repairs import REPAIRS
 
+# what a model is: RecoverSAT (and AT), or one of its neighbours (docs/neighbours.md)
+Kind = Literal["segments", "sat", "nat", "cmlm", "ctc"]
+
 
 class Section(BaseModel):
     """A group of settings; unknown keys are refused, values never change after reading.
@@ -67,8 +70,8 @@ class DataConfig(Section):
 class ModelConfig(Section):
     """The Transformer's shape; teacher (K = 1) and student share it."""
 
-    kind: Literal["segments", "nat"] = Field(
-        "segments", description="'segments' = RecoverSAT or AT; 'nat' = one-step baseline"
+    kind: Kind = Field(
+        "segments", description="'segments' = RecoverSAT or AT; others are its neighbours (neighbours.md)"
     )
     d_model: int = Field(512, title="d_model", ge=2, description="width of embeddings and layers")
     d_hidden: int = Field(512, title="d_hidden", ge=1, description="width of the feed-forward layers")
@@ -81,7 +84,16 @@ class ModelConfig(Section):
     attention_dropout: float = Field(0.0, ge=0, lt=1, description="on attention weights")
     activation_dropout: float = Field(0.0, ge=0, lt=1, description="inside the feed-forward layers")
     max_segments: int = Field(10, ge=1, description="segment embeddings the model has: decodes at any K up to this")
+    upsample: int = Field(3, ge=1, description="of 'ctc': places to write for each source token")
+    glancing: float = Field(
+        0.5, ge=0, le=1, description="of 'ctc': tokens shown to the decoder in training, as a share of its wrong places"
+    )
     vocab_size: int | None = Field(None, description="filled in from the tokenizer when training starts")
+
+    @property
+    def stepwise(self) -> bool:
+        """Whether tokens are written step after step, or all places of a target in one pass."""
+        return self.kind in ("segments", "sat")
 
     @model_validator(mode="after")
     def _heads_divide(self) -> "ModelConfig":
@@ -217,6 +229,12 @@ class DecodeConfig(_RepairSwitches):
         None, le=0, description="write again with K = 1 where a token's log-probability with K = 1 is below this"
     )
 
+    iterations: int = Field(
+        10, ge=1, description="of model.kind cmlm: passes in which a translation is written and refined"
+    )
+    lengths: int = Field(
+        5, ge=1, description="of model.kind cmlm: lengths in which a sentence is written; the best is kept"
+    )
     exact: bool = Field(False, description="write what K = 1 writes, drafted in segments and verified")
     shortlist: bool = Field(
         True, description="of an exported model that has one: choose among pieces that the source can become"
@@ -242,8 +260,11 @@ class Config(Section):
 
     @model_validator(mode="after")
     def _segments_fit(self) -> "Config":
-        if self.model.kind == "nat" and self.train.segment_choices != [1]:
-            raise ValueError("model.kind nat writes one segment: add train.segments=1")
+        if not self.model.stepwise and self.train.segment_choices != [1]:
+            raise ValueError(f"model.kind {self.model.kind} writes one segment: add train.segments=1")
+        train = self.train
+        if self.model.kind == "sat" and (train.random_prob or train.repeat_prob or train.cut_at != "token"):
+            raise ValueError("model.kind sat deals tokens out in turn: add train.random_prob=0 and train.repeat_prob=0")
         if max(self.train.segment_choices) > self.model.max_segments:
             raise ValueError(
                 f"train.segments asks for K = {max(self.train.segment_choices)} "

@@ -11,13 +11,13 @@ What is divided and assembled again is the target, whatever the draws (`tests/un
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import repeat
 
 import numpy as np
 from numpy.typing import NDArray
 
-from recoversat.vocab import BOS, DEL, EOS, PAD
+from recoversat.vocab import BOS, DEL, EOS, PAD, TERMINATORS
 
 Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
@@ -68,6 +68,7 @@ class Division:
     length: Ints
     is_copy: Bools
     exists: Bools
+    stride: Ints  # (sentences,) from one token of a segment to its next in the target
 
 
 def divide_many(
@@ -98,7 +99,23 @@ def divide_many(
     cuts = np.where(at_random[:, None], uneven, even)
     start = np.concatenate([np.zeros_like(cuts[:, :1]), cuts[:, :-1]], axis=1)
     exists = np.arange(width)[None, :] < n_segments[:, None]
-    return _insert_copies(Division(start, cuts - start, np.zeros(cuts.shape, bool), exists), repeats, draws)
+    division = Division(start, cuts - start, np.zeros(cuts.shape, bool), exists, np.ones_like(lengths))
+    return _insert_copies(division, repeats, draws)
+
+
+def deal_many(lengths: Ints, n_segments: Ints) -> Division:
+    """Deal tokens out to K segments in turn: token j is number j // K of segment j % K (SAT, docs/neighbours.md).
+
+    The rows of a step then are K consecutive tokens, which see all before them.
+
+    >>> dealt = deal_many(np.array([5]), np.array([2]))
+    >>> dealt.start.tolist(), dealt.length.tolist(), dealt.stride.tolist()
+    ([[0, 1]], [[3, 2]], [2])
+    """
+    start = np.broadcast_to(np.arange(int(n_segments.max())), (len(lengths), int(n_segments.max())))
+    exists = start < n_segments[:, None]
+    length = np.maximum(-(-(lengths[:, None] - start) // n_segments[:, None]), 0)
+    return Division(start, length, np.zeros(start.shape, bool), exists, n_segments)
 
 
 @dataclass(frozen=True)
@@ -149,6 +166,21 @@ def assemble(segments: Sequence[Sequence[int]]) -> list[int]:
     return [token for segment in kept for token in segment if token != EOS]
 
 
+def reading_order(segments: Sequence[Sequence[int]]) -> list[tuple[int, int]]:
+    """Return (segment, position) of tokens that were dealt out in turn, as they are read: to the first end, with it.
+
+    >>> reading_order([[11, 13, EOS], [12, EOS]])
+    [(0, 0), (1, 0), (0, 1), (1, 1)]
+    """
+    order = []
+    for position in range(max(map(len, segments))):
+        for owner, segment in enumerate(segments):
+            order.append((owner, position))
+            if segment[position] in TERMINATORS:
+                return order
+    return order
+
+
 def _next_allowed(cuts: Ints, lengths: Ints, may_cut: Bools) -> Ints:
     """Move each cut right to the next place where one may stand, at the latest to T."""
     width = int(lengths.max(initial=0))
@@ -170,9 +202,9 @@ def _insert_copies(division: Division, repeats: Bools, draws: Floats) -> Divisio
     index = np.arange(division.length.shape[1])[None, :]
     shifted = index - (repeats[:, None] & (index > chosen))
     is_copy = repeats[:, None] & (index == chosen + 1)
-    return Division(
+    return replace(
+        division,
         start=np.take_along_axis(division.start, shifted, 1),
         length=np.where(is_copy, copied, np.take_along_axis(division.length, shifted, 1)),
         is_copy=is_copy,
-        exists=division.exists,
     )

@@ -332,7 +332,7 @@ class Translator:
 
     def locate(self, parts: Sequence[Part]) -> list[Range | None]:
         """Find in translations what parts of their sources have become; None where the model does not know."""
-        if self.config.model.kind == "nat":
+        if self.config.model.kind != "segments":
             return [None] * len(parts)
         k = min(self.config.train.segment_choices)
 
@@ -364,7 +364,7 @@ class Translator:
         k = wanted if isinstance(wanted, int) else max(trained)
         if not 1 <= k <= self.engine.max_segments:
             raise UserError(f"segments {k}: this model writes 1 to {self.engine.max_segments} segments")
-        if not min(trained) <= k <= max(trained) and self.config.model.kind == "segments":
+        if not min(trained) <= k <= max(trained) and self.config.model.stepwise:
             warn_of_untrained(k, tuple(sorted(set(trained))))
         return k
 

@@ -243,10 +243,7 @@ def test_it_translates_where_torch_is_absent(exported: Exported, tmp_path: Path,
     assert "torch is missing: pip install 'recoversat[train]'" in refused.stderr
 
 
-def test_what_cannot_be_exported_is_refused_with_a_reason(exported: Exported, tmp_path: Path, recoversat: Run) -> None:
-    one_step = write_tiny_model(tmp_path / "nat", kind="nat")
-    refused = recoversat("export", one_step, tmp_path / "out", expect=2)
-    assert "a one-step model (model.kind nat) is not exported" in refused.stderr
+def test_what_cannot_be_exported_is_refused_with_a_reason(exported: Exported, tmp_path: Path) -> None:
     for out in (exported.model, exported.model.parent):
         with pytest.raises(UserError, match="holds the model that is exported"):
             export_folder(exported.model, out, ("fp32",), None, force=True)

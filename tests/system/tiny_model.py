@@ -17,13 +17,14 @@ SHAPE = {"d_model": 32, "d_hidden": 48, "n_heads": 4, "encoder_layers": 2, "deco
 
 
 def tiny_config(**model: object) -> Config:
-    """Describe a tiny model; K is drawn from 1, 2 and 4 unless it is a one-step model."""
-    one_step = model.get("kind") == "nat"
+    """Describe a tiny model; K is drawn from 1, 2 and 4 where it writes step by step."""
+    stepwise, dealt = model.get("kind", "segments") in ("segments", "sat"), model.get("kind") == "sat"
     return parse_config(
         {
             "data": {"tokenizer": "bpe", "src_lang": "en", "tgt_lang": "de"},
             "model": SHAPE | {"vocab_size": len(SPECIAL_PIECES) + len(WORDS)} | model,
-            "train": {"segments": 1 if one_step else [1, 2, 4]},
+            "train": {"segments": [1, 2, 4] if stepwise else 1}
+            | ({"random_prob": 0, "repeat_prob": 0} if dealt else {}),
             "decode": {"extra_steps": 6},
         }
     )
@@ -37,7 +38,7 @@ def write_tiny_model(folder: Path, **model: object) -> Path:
     for name, parameter in network.named_parameters():
         is_norm = parameter.dim() == 1 and name.endswith("weight")
         torch.nn.init.normal_(parameter, mean=1.0 if is_norm else 0.0, std=0.4)
-    if config.model.kind == "segments":
+    if config.model.stepwise:
         _enliven(network.state_dict())
     folder.mkdir(parents=True)
     write_description(folder, config, BpeTokenizer([*SPECIAL_PIECES, *WORDS]), {"step": 7, "corpus": "made up"})

@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 
 from recoversat.config import Config, load_config
+from recoversat.measuring.specs import parse_system
 
 RECIPES = Path(__file__).parents[2] / "recipes"
 PYTHON = Path(sys.executable).parent
@@ -23,6 +24,7 @@ STAGES = {
     "ende200k.sh": [
         "corpus", "teacher", "k10", "mixed", "k2", "k5", "nat", "paper-k2", "paper-k5", "paper-k10", "ablations",
     ],
+    "neighbours.sh": ["sat", "nat", "cmlm", "ctc"],
     "builtin.sh": ["teacher", "teacher2", "student", "tiny", "tiny-at"],
 }  # fmt: skip
 
@@ -138,6 +140,30 @@ def test_what_is_compared_with_the_paper_is_not_repaired(tmp_path: Path) -> None
     named = (RECIPES / "multi30k.sh").read_text().split("--system ")[1:]
     assert len(named) == 7
     assert all(":repairs=none" in line.partition("--")[0] for line in named)
+
+
+def test_neighbours_are_trained_alike_and_stand_in_one_table(tmp_path: Path) -> None:
+    configs = {Path(words[3]).name: settings_of(words) for words in commands("neighbours.sh", tmp_path)}
+    kinds = {name: config.model.kind for name, config in configs.items()}
+    assert kinds == {"sat": "sat", "nat-full": "nat", "cmlm": "cmlm", "ctc": "ctc"}
+    own = {"segments", "random_prob", "repeat_prob", "compile", "accumulate"}
+    assert len({config.train.model_copy(update=dict.fromkeys(own)) for config in configs.values()}) == 1
+    assert configs["sat"].train.segment_choices == [2, 4, 6]
+    for name in (*kinds, "teacher", "mixed"):
+        (tmp_path / name / "best").mkdir(parents=True)
+    done = subprocess.run(
+        ["bash", str(RECIPES / "neighbours.sh"), "DATA", str(tmp_path), "evaluate"],
+        env=os.environ | {"RECOVERSAT": "printf %s\\n"}, capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    systems = [parse_system(line) for line in done.stdout.splitlines() if f"={tmp_path}/" in line]
+    assert [one.name for one in systems] == [
+        "AT greedy", "AT beam 4", "NAT", "NAT + LPD 9", "CTC", "CMLM 4", "CMLM 10", "SAT 2", "SAT 4", "SAT 6",
+        "RecoverSAT 2", "RecoverSAT 5", "RecoverSAT 10", "RecoverSAT auto", "RecoverSAT best of 3", "RecoverSAT exact",
+    ]  # fmt: skip
+    assert {one.repairs for one in systems} == {"none"}
+    assert [one.decode for one in systems if one.decode] == [
+        {"iterations": "4"}, {"iterations": "10"}, {"best_of": "3"}, {"quality": "exact"},
+    ]  # fmt: skip
 
 
 @pytest.fixture

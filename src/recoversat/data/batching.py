@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from recoversat.config import TrainConfig
 from recoversat.data.corpus import ParallelSentences, Sentences
 from recoversat.data.randomness import uniforms
-from recoversat.segments import N_FIXED_DRAWS, Division, Rows, divide_many
+from recoversat.segments import N_FIXED_DRAWS, Division, Rows, deal_many, divide_many
 from recoversat.vocab import BOS, DEL, EOS, PAD
 
 Ints = NDArray[np.int64]
@@ -106,14 +106,21 @@ class Batches:
     word_ends: WordEnds
     rank: int = 0
     world: int = 1
+    dealt: bool = False  # tokens go to segments in turn (SAT)
 
     @classmethod
     def of(
-        cls, pairs: ParallelSentences, config: TrainConfig, word_ends: WordEnds, rank: int = 0, world: int = 1
+        cls,
+        pairs: ParallelSentences,
+        config: TrainConfig,
+        word_ends: WordEnds,
+        rank: int = 0,
+        world: int = 1,
+        dealt: bool = False,
     ) -> "Batches":
         """Plan a training run over a corpus."""
         plan = UpdatePlan(pairs.tgt.lengths, config.batch_tokens, config.seed)
-        return cls(pairs, config, plan, LineShape.fitting(pairs, config), word_ends, rank, world)
+        return cls(pairs, config, plan, LineShape.fitting(pairs, config), word_ends, rank, world, dealt)
 
     def __getitem__(self, update: int) -> list[Batch]:
         """Return this process's share of an update: `accumulate` batches."""
@@ -128,6 +135,8 @@ class Batches:
         draws = uniforms(self.config.seed * 2 + _DIVIDE, epoch, chosen, n_draws)
         choices = np.array(self.config.segment_choices)
         n_segments = choices[(draws[:, 0] * len(choices)).astype(np.int64)]
+        if self.dealt:
+            return deal_many(lengths, n_segments)
         may_cut = None
         if self.config.cut_at == "word":
             may_cut = np.zeros((len(lengths), int(lengths.max())), dtype=bool)
@@ -183,11 +192,12 @@ def _flat_rows(tgt: Sentences, division: Division, train_on_copies: bool) -> Row
     is_copy = division.is_copy[division.exists]
     counts = length + 1
     steps = _within(counts)
-    here = np.repeat(first_token, counts) + steps  # the token a row predicts, but for its last row
+    stride = np.repeat(division.stride[sentence], counts)
+    here = np.repeat(first_token, counts) + steps * stride  # the token a row predicts, but for its last row
     closes = steps == np.repeat(length, counts)
     copied = np.repeat(is_copy, counts)
     last = len(tgt.ids) - 1
-    tokens = np.where(steps == 0, BOS, tgt.ids[np.clip(here - 1, 0, last)])
+    tokens = np.where(steps == 0, BOS, tgt.ids[np.clip(here - stride, 0, last)])
     labels = np.where(closes, np.where(copied, DEL, EOS), tgt.ids[np.minimum(here, last)])
     if not train_on_copies:
         labels[copied & ~closes] = PAD

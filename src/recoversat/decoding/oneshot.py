@@ -13,8 +13,8 @@ from typing import Protocol
 import numpy as np
 
 from recoversat.decoding.segmentwise import Decoded
-from recoversat.decoding.stepping import Ints
-from recoversat.vocab import EOS
+from recoversat.decoding.stepping import Floats, Ints
+from recoversat.vocab import BLANK, EOS, N_SPECIAL
 
 # (sources, targets) -> summed log-probability of each target, EOS included
 Score = Callable[[Sequence[Sequence[int]], Sequence[Sequence[int]]], Sequence[float]]
@@ -32,6 +32,19 @@ class Written:
         return Decoded([[*self.tokens[at], EOS]], [self.log_probs[at]], steps=1)
 
 
+class Filler(Protocol):
+    """A batch of encoded sources whose translations can be filled in, place by place and all at once."""
+
+    def likeliest_lengths(self, n: int) -> Ints:
+        """Return the n likeliest target lengths of each source, at least 1 each: (B, n), best first."""
+
+    def fill(self, members: Ints, tokens: Ints, lengths: Ints, least: int = N_SPECIAL) -> tuple[Ints, Floats]:
+        """Return the likeliest token of every place, and its log-probability; ids below `least` are never written.
+
+        Translation r is of source members[r] and has lengths[r] places, which carry tokens[r].
+        """
+
+
 class Writer(Protocol):
     """A batch of encoded sources, ready to be written in any length."""
 
@@ -40,6 +53,38 @@ class Writer(Protocol):
 
     def write(self, members: Ints, lengths: Ints) -> Written:
         """Write a translation of lengths[i] tokens of source members[i], for every i; no special tokens."""
+
+
+class Copier:
+    """A NAT as a writer: every place carries a source token, copied uniformly."""
+
+    def __init__(self, filler: Filler, sources: Sequence[Sequence[int]]) -> None:
+        self._filler, self._sources = filler, sources
+
+    def lengths(self) -> Ints:
+        """Take the likeliest length."""
+        return np.asarray(self._filler.likeliest_lengths(1)[:, 0])
+
+    def write(self, members: Ints, lengths: Ints) -> Written:
+        """Take the likeliest token of every place."""
+        carried = np.zeros((len(members), int(lengths.max())), dtype=np.int64)
+        for row, member, length in zip(carried, members.tolist(), lengths.tolist(), strict=True):
+            row[:length] = copied(self._sources[member], length)
+        tokens, log_probs = self._filler.fill(members, carried, lengths)
+        return Written(
+            [line[:length] for line, length in zip(tokens.tolist(), lengths, strict=True)],
+            [line[:length] for line, length in zip(log_probs.tolist(), lengths, strict=True)],
+        )
+
+
+def copied(source: Sequence[int], length: int) -> Ints:
+    """Copy a source to places 0 .. T - 1: its token round(j * S / T) to place j (as `model.nat.copied_places` does).
+
+    >>> copied([7, 8, 9], 6).tolist()
+    [7, 8, 8, 9, 9, 9]
+    """
+    nearest = (2 * np.arange(length) * len(source) + length) // (2 * length)  # rounds half up, in integers
+    return np.asarray(source)[np.minimum(nearest, len(source) - 1)]
 
 
 def decode_once(writer: Writer) -> list[Decoded]:
@@ -62,6 +107,33 @@ def decode_lengths(writer: Writer, sources: Sequence[Sequence[int]], score: Scor
     means = sums.reshape(candidates.shape) / (candidates + 1)
     chosen = means.argmax(axis=1) + np.arange(len(candidates)) * n_lengths
     return [written.decoded(at) for at in chosen.tolist()]
+
+
+def decode_paths(filler: Filler, sources: Sequence[Sequence[int]], times: int) -> list[Decoded]:
+    """Write each sentence as what is left of the likeliest path over `times` places a source token (CTC).
+
+    Each token has the log-probability of its first place.
+    """
+    sizes = np.array([len(source) * times for source in sources])
+    carried = np.zeros((len(sources), int(sizes.max())), dtype=np.int64)
+    for row, source in zip(carried, sources, strict=True):
+        row[: len(source) * times] = np.repeat(source, times)
+    tokens, log_probs = filler.fill(np.arange(len(sources)), carried, sizes, BLANK)
+    results = []
+    for path, probs, size in zip(tokens.tolist(), log_probs.tolist(), sizes.tolist(), strict=True):
+        kept = collapse(path[:size])
+        results.append(Decoded([[*(path[at] for at in kept), EOS]], [[probs[at] for at in kept]], steps=1))
+    return results
+
+
+def collapse(path: Sequence[int]) -> list[int]:
+    """Return the places of a path that stay: the first of equal neighbours, and no BLANK.
+
+    >>> collapse([11, 11, BLANK, 11, 12])
+    [0, 3, 4]
+    """
+    before = [BLANK, *path]
+    return [place for place, token in enumerate(path) if token not in (BLANK, before[place])]
 
 
 def length_candidates(predicted: Ints, n_lengths: int) -> Ints:

@@ -55,10 +55,12 @@ def decode_segments(
     forced: Sequence[Forced] | None = None,
     top_tokens: int = 0,
     scores: bool = True,
+    together: bool = False,
 ) -> list[Decoded]:
     """Decode a batch; sentence b is written as n_segments[b] segments of at most limits[b] steps.
 
-    Without `scores` log-probabilities need not be computed, and the results hold none.
+    Without `scores` log-probabilities need not be computed, and the results hold none. `together`: all segments of a
+    sentence end in the step in which the first does.
     """
     # plain lists where they do: a sentence alone is far too small for numpy
     counts = n_segments.tolist()
@@ -77,7 +79,7 @@ def decode_segments(
         step += 1
         if scores:
             _record_scores(choice, is_open, batch)
-        _record(choice.tokens.tolist(), is_open, batch, step)
+        _record(choice.tokens.tolist(), is_open, batch, step, together)
         stayers = [number for number, flags in enumerate(is_open) if True in flags]
         if not stayers:
             break
@@ -114,13 +116,15 @@ def _forced_at(step: int, batch: list[_Place], active: Bools) -> Ints:
     return tokens
 
 
-def _record(tokens: list[list[int]], is_open: list[list[bool]], batch: list[_Place], step: int) -> None:
+def _record(tokens: list[list[int]], is_open: list[list[bool]], batch: list[_Place], step: int, together: bool) -> None:
     """Note what every open segment has got, and close those that have ended."""
     for place, chosen, flags in zip(batch, tokens, is_open, strict=True):
         for number, segment in enumerate(place.written.segments):
             if flags[number]:
                 segment.append(chosen[number])
                 flags[number] = chosen[number] not in TERMINATORS and step < place.limit
+        if together and not all(flags[: len(place.written.segments)]):
+            flags[:] = [False] * len(flags)
 
 
 def _record_scores(choice: Choice, is_open: list[list[bool]], batch: list[_Place]) -> None:

@@ -32,6 +32,9 @@ class Options:
     scores: bool = True  # without them an engine may leave out log-probabilities
     limits: Ints | None = None  # the most steps of each sentence, where they shall not follow from its length
     shortlist: bool = True  # an engine may leave out pieces that a translation of the source cannot hold
+    together: bool = False  # all segments of a sentence may end with the first that does; not all engines do it
+    iterations: int = 10  # passes of mask-predict
+    lengths: int = 5  # candidates of mask-predict
     lives: Ints | None = None  # (K,) after how many steps each segment ends, to time models that have learnt nothing
 
     def of(self, places: list[int]) -> "Options":
@@ -102,7 +105,9 @@ class StepEngine(Engine):
 
     def decode(self, sources: Sources, n_segments: Ints, options: Options = Options()) -> list[Decoded]:
         stepper, limits = self._start(sources, n_segments, options), options.most_steps(sources, n_segments)
-        return decode_segments(stepper, n_segments, limits, options.forced, options.top_tokens, options.scores)
+        return decode_segments(
+            stepper, n_segments, limits, options.forced, options.top_tokens, options.scores, options.together
+        )
 
     def search(self, sources: Sources, beam: int, options: Options = Options()) -> list[NBest]:
         ones = np.ones(len(sources), dtype=np.int64)

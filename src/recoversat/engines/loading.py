@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Literal, get_args
 from recoversat.config import ModelConfig
 from recoversat.engines.device_names import check_device
 from recoversat.engines.engine import Engine
+from recoversat.engines.interleaved import in_reading_order
 from recoversat.errors import UserError
 from recoversat.files.model_folder import WEIGHTS
 from recoversat.files.storage import read_json
@@ -63,12 +64,22 @@ def _exported(folder: Path, compute_type: ComputeType) -> Path | None:
 
 
 def _load_onnx(folder: Path, config: ModelConfig, options: EngineOptions) -> Engine:
-    from recoversat.engines.onnx.engine import OnnxEngine, usable_cores
+    from recoversat.engines.onnx.engine import usable_cores
 
-    if config.kind != "segments":
-        raise UserError(f"{folder}: config.json describes a {config.kind!r} model, which is never exported")
     _check_sizes(folder)
-    return OnnxEngine(folder, config, options.intra_threads or usable_cores(), options.max_memory)
+    return onnx_engine(folder, config, options.intra_threads or usable_cores(), options.max_memory)
+
+
+def onnx_engine(folder: Path, config: ModelConfig, threads: int, max_memory: int | None = None) -> Engine:
+    """Open the graphs of one precision."""
+    from recoversat.engines.onnx.engine import OnnxEngine
+    from recoversat.engines.onnx.one_step import OnnxOneStepEngine
+
+    if config.stepwise:
+        return in_reading_order(OnnxEngine(folder, config, threads, max_memory), config)
+    if max_memory is not None:
+        raise UserError(f"{folder}: the memory of a {config.kind!r} model cannot be bounded; leave the bound out")
+    return OnnxOneStepEngine(folder, config)
 
 
 def _check_sizes(folder: Path) -> None:
@@ -105,13 +116,13 @@ def _load_torch(folder: Path, config: ModelConfig, options: EngineOptions) -> En
     if options.intra_threads:
         torch.set_num_threads(options.intra_threads)
     device, kind = torch_device(options.device), options.compute_type
-    as_graphs = device.type == "cuda" and config.kind == "segments"
+    as_graphs = device.type == "cuda" and config.stepwise
     if kind in _HALF and not as_graphs:
         raise UserError(f"compute type {kind} is for models of segments on a GPU; use float32")
     model, _ = load_model(folder)
     if as_graphs and isinstance(model, Transformer):
         dtypes = {"float32": torch.float32, "bfloat16": torch.bfloat16}
-        return GraphEngine(model, device, dtypes.get(kind, torch.float16))
+        return in_reading_order(GraphEngine(model, device, dtypes.get(kind, torch.float16)), config)
     return engine_for(model, device)
 
 
@@ -121,4 +132,6 @@ def engine_for(model: "Model", device: "torch.device") -> Engine:
     from recoversat.engines.torch.nat import TorchNatEngine
     from recoversat.model.transformer import Transformer
 
-    return TorchEngine(model, device) if isinstance(model, Transformer) else TorchNatEngine(model, device)
+    if not isinstance(model, Transformer):
+        return TorchNatEngine(model, device)
+    return in_reading_order(TorchEngine(model, device), model.config)

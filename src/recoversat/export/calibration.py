@@ -6,14 +6,14 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from recoversat.engines.torch.engine import TorchEngine
+from recoversat.engines.loading import engine_for
 from recoversat.export.onnx_weights import Range, Ranges
-from recoversat.model.transformer import Transformer
+from recoversat.model.build import Model
 
 OUTPUT = "embedding"  # the product that gives logits
 
 
-def calibrate(model: Transformer, sources: Sequence[Sequence[int]], segments: Sequence[int]) -> Ranges:
+def calibrate(model: Model, sources: Sequence[Sequence[int]], segments: Sequence[int]) -> Ranges:
     """Decode a sample of sources with each K and note the least and the largest input of every product."""
     seen: dict[str, Range] = {}
 
@@ -27,7 +27,7 @@ def calibrate(model: Transformer, sources: Sequence[Sequence[int]], segments: Se
         if isinstance(module, nn.Linear)
     ]
     hooks.append(model.decoder.norm.register_forward_hook(lambda _, inputs, output: note(OUTPUT, output)))
-    engine = TorchEngine(model, torch.device("cpu"))
+    engine = engine_for(model, torch.device("cpu"))
     try:
         for k in segments:
             for source in sources:  # one by one: padding would be seen too

@@ -59,7 +59,7 @@ def _one(precisions: Sequence[PrecisionName]) -> PrecisionName:
 def _check_autoregressive(model: Path) -> None:
     config, _ = read_config(resolve_model(model))
     if config.model.kind != "segments":
-        raise UserError(f"{model}: CTranslate2 has no one-step models (model.kind {config.model.kind}); name a teacher")
+        raise UserError(f"{model}: CTranslate2 has no models of kind {config.model.kind!r}; name a teacher")
     if 1 not in (choices := config.train.segment_choices):
         raise UserError(
             f"{model}: CTranslate2 writes token after token, this model has only learnt K = {max(choices)}; name its"

@@ -13,9 +13,8 @@ from recoversat.config import Config
 from recoversat.data.corpus import open_corpus
 from recoversat.data.prepare import TextPairs
 from recoversat.engines.engine import Engine
-from recoversat.engines.loading import EXPORT, ONNX
-from recoversat.engines.onnx.engine import OnnxEngine, usable_cores
-from recoversat.engines.torch.engine import TorchEngine
+from recoversat.engines.loading import EXPORT, ONNX, engine_for, onnx_engine
+from recoversat.engines.onnx.engine import usable_cores
 from recoversat.errors import UserError
 from recoversat.export.calibration import calibrate
 from recoversat.export.checks import Agreement, compare_bleu, compare_tokens, refuse_loss
@@ -24,7 +23,7 @@ from recoversat.export.report import ExportReport, export_card
 from recoversat.export.shortlist import add_shortlist, pairs_of
 from recoversat.files.model_folder import WEIGHTS, read_config, resolve_model, weights_fingerprint, write_description
 from recoversat.files.storage import atomic_folder, refuse_existing, write_json
-from recoversat.model.transformer import Transformer
+from recoversat.model.build import Model
 from recoversat.model.weights import load_model
 from recoversat.text.directions import directed, encode_directed, translate_directed
 from recoversat.text.tokenizer import Tokenizer, join_subwords, load_tokenizer, vocabulary_fingerprint
@@ -49,13 +48,13 @@ class Original:
     """The model that is exported."""
 
     folder: Path
-    model: Transformer
+    model: Model
     config: Config
     tokenizer: Tokenizer
 
     @property
     def engine(self) -> Engine:
-        return TorchEngine(self.model, torch.device("cpu"))
+        return engine_for(self.model, torch.device("cpu"))
 
 
 def export_folder(
@@ -108,16 +107,10 @@ def validation_text(model: Path, corpus: Path | None, files: TextPairs | None) -
 
 
 def load_original(model: Path) -> Original:
-    """Load the torch weights of a model that writes step by step."""
+    """Load the torch weights of a model."""
     folder = resolve_model(model)
     config, _ = read_config(folder)
-    if config.model.kind != "segments":
-        raise UserError(
-            f"{model}: a one-step model (model.kind {config.model.kind}) is not exported; it is a baseline for"
-            " comparison, and only models that write step by step have an ONNX engine"
-        )
     network, _ = load_model(folder)
-    assert isinstance(network, Transformer)
     return Original(folder, network.eval(), config, load_tokenizer(folder))
 
 
@@ -139,7 +132,7 @@ def _write_graphs(
     learnt_from = _spread(original, valid, _CALIBRATION) if "int8" in precisions else []
     ranges = calibrate(original.model, learnt_from, _few(original.config.train.segment_choices))
     folders = export_model(weights, config, out, written, ranges)
-    engines = {path.name: OnnxEngine(path, config, cores) for path in folders}
+    engines = {path.name: onnx_engine(path, config, cores) for path in folders}
     sample, sources = sample_sources(original, valid)
     agreements = [
         compare_tokens(original.engine, engine, sources, k, name, original.config.decode.extra_steps)

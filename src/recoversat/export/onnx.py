@@ -9,8 +9,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal
 
+import numpy as np
+
 from recoversat.config import ModelConfig
-from recoversat.errors import UserError
 from recoversat.export.onnx_graph import encoder_graph, probe_graph, step_graph
 from recoversat.export.onnx_weights import Fp32, Int8, Precision, Ranges, WeightFile, Weights
 from recoversat.files.storage import atomic_folder
@@ -30,8 +31,8 @@ def export_model(
     `ranges` are those of the inputs of products (see `calibrate`); int8 without them follows each batch.
     """
     known: dict[PrecisionName, Precision] = {"fp32": Fp32(), "int8": Int8(ranges)}
-    if config.kind != "segments":
-        raise UserError(f"model.kind = {config.kind} cannot be exported; only 'segments' can")
+    if not config.stepwise:  # rows belong to no segment
+        weights = {**weights, "segment_embedding.weight": np.zeros((1, config.d_model), dtype=np.float32)}
     folders = []
     for name in precisions:
         with atomic_folder(out / name, replace=True) as scratch, open(scratch / "weights.bin", "wb") as stream:

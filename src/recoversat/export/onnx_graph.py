@@ -50,10 +50,27 @@ def encoder_graph(weights: Weights, config: ModelConfig, precision: Precision, f
         query, key, value = model.query_key_value(layer, x)
         x = model.add(x, f"{layer}.self_attention.output", model.attend(query, key, value, lengths))
         x = model.feed_forward(layer, x)
-    projected = model.memory(model.norm("encoder.norm", x))  # (B, S, 2L, H, E)
+    hidden = model.norm("encoder.norm", x)
+    projected = model.memory(hidden)  # (B, S, 2L, H, E)
     memory = graph.node("Transpose", [projected], {"perm": [2, 0, 3, 1, 4]})
     graph.output(memory, "memory", FLOAT, [2 * config.decoder_layers, *model.cache_shape("S")])
+    if "length.weight" in weights:
+        graph.output(_length_logits(model, hidden, lengths), "length_logits", FLOAT, ["B", "C"])
     return graph.model("encoder")
+
+
+def _length_logits(model: "_Builder", hidden: str, lengths: str) -> str:
+    """Predict the length of a target from the mean of its source (B, S, D), as NAT and CMLM do, in fp32."""
+    graph = model.graph
+    width = graph.node("Squeeze", [graph.node("Shape", [hidden], {"start": 1, "end": 2})])
+    places = graph.node("Range", [graph.inline("zero", np.array(0)), width, graph.inline("one", np.array(1))])  # (S,)
+    counts = graph.node("Cast", [graph.node("Unsqueeze", [lengths, graph.constant(1, 2)])], {"to": INT64})  # (B, 1, 1)
+    real = graph.node("Less", [places, counts])  # (B, 1, S)
+    share = graph.node("Div", [graph.node("Cast", [one], {"to": FLOAT}) for one in (real, counts)])
+    mean = graph.node("Squeeze", [graph.node("MatMul", [share, hidden]), graph.constant(1)])  # (B, D)
+    weight = graph.weight("length.weight", np.ascontiguousarray(model.array("length.weight").T))
+    bias = graph.weight("length.bias", model.array("length.bias"))
+    return graph.node("Add", [graph.node("MatMul", [mean, weight]), bias])  # (B, C)
 
 
 def step_graph(weights: Weights, config: ModelConfig, precision: Precision, file: WeightFile) -> bytes:

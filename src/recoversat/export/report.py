@@ -72,7 +72,7 @@ def export_card(config: Config, facts: Mapping[str, Any], report: ExportReport) 
     rows = [f"| {name} | {_megabytes(size)} | {_against_torch(name, report)} |" for name, size in report.sizes.items()]
     return Template(Path(__file__).with_name("card_onnx.md").read_text(encoding="utf-8")).substitute(
         languages=config.data.languages,
-        kind="RecoverSAT" if max(config.train.segment_choices) > 1 else "Transformer",
+        kind=_name(config),
         parameters=f"{report.source['parameters']:,}",
         preset=config.preset or "none",
         segments=config.train.segments,
@@ -83,6 +83,13 @@ def export_card(config: Config, facts: Mapping[str, Any], report: ExportReport) 
         sample=report.sample,
         scales=f"{report.int8_scales}.\n" if "int8" in report.files else "",
     )
+
+
+def _name(config: Config) -> str:
+    """Name what was exported as its paper does."""
+    if config.model.kind != "segments":
+        return config.model.kind.upper()
+    return "RecoverSAT" if max(config.train.segment_choices) > 1 else "Transformer"
 
 
 def _against_torch(precision: str, report: ExportReport) -> str:

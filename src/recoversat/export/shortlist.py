@@ -61,6 +61,10 @@ def add_shortlist(
 ) -> ShortlistReport:
     """Write table and graphs into an exported model; what is there stays, so that who knows no lists finds it."""
     precisions = sorted(path.parent for path in (folder / ONNX).glob("*/step.onnx"))
+    if not (model := read_config(folder)[0].model).stepwise:
+        raise UserError(
+            f"{folder}: a {model.kind!r} model has no shortlist; only models that write step by step have one"
+        )
     if not precisions:
         raise UserError(f"{folder}: not an exported model ({ONNX}/*/step.onnx is missing); run 'recoversat export'")
     tokenizer = load_tokenizer(folder)

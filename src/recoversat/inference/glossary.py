@@ -189,7 +189,7 @@ def _near(place: Range | None, length: int, k: int) -> set[int]:
 
 def check_glossary(kind: str, *, forced: bool) -> None:
     """Refuse a glossary where it could not be obeyed."""
-    if kind == "nat":
-        raise UserError("a glossary needs a model that writes segments; a one-step model cannot be given terms")
+    if kind != "segments":
+        raise UserError(f"a glossary needs a model of kind 'segments'; one of kind {kind!r} cannot be given terms")
     if forced:
         raise UserError("a glossary goes without forced words, which name a place in one division into segments")

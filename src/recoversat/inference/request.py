@@ -69,7 +69,7 @@ def modes_for(
     if best_of and isinstance(segments, int | tuple):
         raise UserError(f"best_of {best_of}: segments names the values of K already; leave one of the two out")
     if asked in ({}, QUALITIES["fast"], {"best_of": 1}) and not isinstance(segments, tuple):
-        plain = beam > 1 or forced or config.model.kind == "nat" or 1 not in config.train.segment_choices
+        plain = beam > 1 or forced or config.model.kind != "segments" or 1 not in config.train.segment_choices
         asked = QUALITIES["fast"] if plain else _set(config.decode) | asked
     else:
         _refuse(config, beam, forced)
@@ -79,8 +79,8 @@ def modes_for(
 def _refuse(config: Config, beam: int, forced: bool) -> None:
     """Say why what was written cannot be judged with K = 1."""
     what = "best_of, exact, quality and several segments"
-    if config.model.kind == "nat":
-        raise UserError(f"{what}: a one-step model cannot judge what it wrote; give it a teacher and lengths")
+    if config.model.kind != "segments":
+        raise UserError(f"{what}: a model of kind {config.model.kind!r} does not judge what it wrote; leave them out")
     if beam > 1:
         raise UserError(f"{what} go without a beam, which looks for the best translation in another way")
     if forced:

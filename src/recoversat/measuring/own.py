@@ -39,7 +39,9 @@ def load_system(spec: SystemSpec, device: str = "auto", threads: int = 0, *, sco
     if spec.decode:
         translator.set_decoding(**spec.decode)
     if spec.teacher:
-        translator.judged_by(spec.teacher, spec.lengths, device)
+        translator.judged_by(spec.teacher, spec.lengths or 9, device)
+    elif spec.lengths:
+        translator.set_decoding(lengths=spec.lengths)
     return OwnSystem(spec, folder, translator, scores)
 
 
@@ -49,9 +51,9 @@ class OwnSystem(System):
     def __init__(self, spec: SystemSpec, folder: Path, translator: Translator, scores: bool = True) -> None:
         self._spec, self._folder, self._translator, self._scores = spec, folder, translator, scores
         self._engines: dict[int | None, Any] = {None: translator.engine}  # by the length they write
-        one_step = translator.config.model.kind == "nat"
+        kind, one_step = translator.config.model.kind, not translator.config.model.stepwise
         self._segments = None if one_step else _segments(translator, spec)
-        family = "nat" if one_step else "at" if self._segments == 1 else "recoversat"
+        family = "at" if self._segments == 1 else "recoversat" if kind == "segments" else kind
         self._k = ",".join(map(str, several)) if isinstance(several := self._segments, tuple) else several
         self.facts = {"family": family, "segments": self._k, "beam": spec.beam, **self._engine_facts()}
         self.facts["bytes"] = self._size()
@@ -95,8 +97,8 @@ class OwnSystem(System):
             "updates": facts.get("step"),
             **self._engine_facts(),
         }
-        if self._segments is None:
-            settings["model"] = "nat"
+        if config.model.kind != "segments":
+            settings["model"] = config.model.kind
         elif max(train.segment_choices) > 1:
             settings |= {"p": p_label(train.random_prob, train.anneal), "q": train.repeat_prob}
             settings |= {"cut_at": train.cut_at} if train.cut_at != "token" else {}
@@ -107,7 +109,7 @@ class OwnSystem(System):
             settings["to"] = self._translator.target
         if self._spec.teacher:
             judge = fingerprint(*sorted(resolve_model(Path(self._spec.teacher)).glob("*.safetensors")))
-            settings |= {"lengths": self._spec.lengths, "teacher": judge}
+            settings |= {"lengths": self._spec.lengths or 9, "teacher": judge}
         return settings
 
     def _engine_facts(self) -> dict[str, JSON]:

@@ -36,7 +36,7 @@ class SystemSpec:
     threads: int | None = None  # None = all, or each number that `bench` tries
     target: str | None = None  # of a model of both directions: the language to translate into
     teacher: str | None = None  # judges the candidates of a one-step model (length-parallel decoding)
-    lengths: int = 9
+    lengths: int | None = None  # that a one-step model is written in; None = 9 with a teacher, else decode.lengths
     overlaps: str | None = None  # "join" or "keep", whatever the model's own decode.join_overlaps
     repairs: str | None = None  # "none" = decoded as the paper does, whatever the model's own settings
     decode: dict[str, str] = field(default_factory=dict)  # other settings of `decode`, as they were written

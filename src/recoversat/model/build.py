@@ -9,4 +9,4 @@ Model = Transformer | NatTransformer
 
 def build_model(config: ModelConfig) -> Model:
     """Make a freshly initialised model of the kind the settings ask for."""
-    return NatTransformer(config) if config.kind == "nat" else Transformer(config)
+    return Transformer(config) if config.stepwise else NatTransformer(config)

@@ -33,7 +33,8 @@ class NatTransformer(nn.Module):
         self.dropout = nn.Dropout(config.dropout)
         self.encoder = Stack(EncoderLayer, config.encoder_layers, config)
         self.decoder = Stack(DecoderLayer, config.decoder_layers, config)
-        self.length = nn.Linear(config.d_model, 2 * MAX_LENGTH_CHANGE + 1)
+        if config.kind != "ctc":  # whose targets are as long as what remains of its path
+            self.length = nn.Linear(config.d_model, 2 * MAX_LENGTH_CHANGE + 1)
         self.apply(initialise)
 
     def encode(self, tokens: Tensor, positions: Tensor, sentence: Tensor) -> Tensor:
@@ -47,25 +48,24 @@ class NatTransformer(nn.Module):
         mean = owned @ memory / owned.sum(dim=-1, keepdim=True).clamp(min=1)  # (B, M, D)
         return self.length(mean)
 
-    def decode(
-        self, src_tokens: Tensor, src_positions: Tensor, src_sentence: Tensor, steps: Tensor, sentence: Tensor,
-        memory: Tensor,
-    ) -> Tensor:  # fmt: skip
-        """Run all rows (B, N) at once and return their last hidden states (B, N, D)."""
-        place = copied_places(src_positions, src_sentence, steps, sentence)
-        x = self._embed(src_tokens.gather(1, place), steps)
+    def decode(self, tokens: Tensor, steps: Tensor, sentence: Tensor, memory: Tensor, src_sentence: Tensor) -> Tensor:
+        """Run all rows (B, N) at once, whatever tokens they carry, and return their last hidden states (B, N, D)."""
         allowed, memory_allowed = same_sentence(sentence, sentence), same_sentence(sentence, src_sentence)
-        return self.decoder(x, allowed, memory, memory_allowed)
+        return self.decoder(self._embed(tokens, steps), allowed, memory, memory_allowed)
 
     def forward(
-        self, src_tokens: Tensor, src_positions: Tensor, src_sentence: Tensor, steps: Tensor, sentence: Tensor
-    ) -> tuple[Tensor, Tensor]:
+        self, src_tokens: Tensor, src_positions: Tensor, src_sentence: Tensor, steps: Tensor, sentence: Tensor,
+        tokens: Tensor | None = None,
+    ) -> tuple[Tensor, Tensor]:  # fmt: skip
         """Return the hidden state of every row (B, N, D) and the length logits of every sentence (B, S, C).
 
-        A line has at most S sentences; fixing M = S keeps the shapes of a training run fixed.
+        Rows carry copies of the source unless other `tokens` are given. A line has at most S sentences; fixing M = S
+        keeps the shapes of a training run fixed.
         """
         memory = self.encode(src_tokens, src_positions, src_sentence)
-        hidden = self.decode(src_tokens, src_positions, src_sentence, steps, sentence, memory)
+        if tokens is None:
+            tokens = src_tokens.gather(1, copied_places(src_positions, src_sentence, steps, sentence))
+        hidden = self.decode(tokens, steps, sentence, memory, src_sentence)
         return hidden, self.length_logits(memory, src_sentence, src_sentence.shape[1])
 
     def logits(self, hidden: Tensor) -> Tensor:
@@ -93,6 +93,20 @@ def copied_places(src_positions: Tensor, src_sentence: Tensor, steps: Tensor, se
     return found.to(torch.uint8).argmax(dim=-1)  # padding finds nothing and copies place 0, unseen
 
 
+def upsampled(
+    src_tokens: Tensor, src_positions: Tensor, src_sentence: Tensor, times: int
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Repeat every source token: return tokens, steps and sentence numbers of the rows of CTC, each (B, times * S).
+
+    >>> upsampled(torch.tensor([[7, 8]]), torch.tensor([[0, 1]]), torch.ones(1, 2, dtype=torch.long), 2)[:2]
+    (tensor([[7, 7, 8, 8]]), tensor([[0, 1, 2, 3]]))
+    """
+    tokens, positions, sentence = (
+        values.repeat_interleave(times, dim=1) for values in (src_tokens, src_positions, src_sentence)
+    )
+    return tokens, positions * times + torch.arange(tokens.shape[1], device=tokens.device) % times, sentence
+
+
 def length_classes(src_lengths: Tensor, tgt_lengths: Tensor) -> Tensor:
     """Number the length differences from 0.
 
@@ -102,6 +116,7 @@ def length_classes(src_lengths: Tensor, tgt_lengths: Tensor) -> Tensor:
     return (tgt_lengths - src_lengths).clamp(-MAX_LENGTH_CHANGE, MAX_LENGTH_CHANGE) + MAX_LENGTH_CHANGE
 
 
-def predicted_lengths(length_logits: Tensor, src_lengths: Tensor) -> Tensor:
-    """Turn the likeliest class back into a target length, at least 1."""
-    return (src_lengths + length_logits.argmax(dim=-1) - MAX_LENGTH_CHANGE).clamp(min=1)
+def likeliest_lengths(length_logits: Tensor, src_lengths: Tensor, n: int) -> Tensor:
+    """Turn the n likeliest classes back into target lengths (..., n), at least 1, best first."""
+    classes = length_logits.topk(min(n, length_logits.shape[-1]), dim=-1).indices
+    return (src_lengths[..., None] + classes - MAX_LENGTH_CHANGE).clamp(min=1)

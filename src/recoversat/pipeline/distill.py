@@ -124,7 +124,9 @@ def _teacher_engine(job: Distillation) -> Engine:
     folder = resolve_model(job.teacher)
     config, _ = read_config(folder)
     if config.model.kind != "segments":
-        raise UserError(f"{job.teacher}: a one-step model cannot teach; give an autoregressive one")
+        raise UserError(
+            f"{job.teacher}: a model of kind {config.model.kind!r} cannot teach; give an autoregressive one"
+        )
     place = torch_device(job.device)
     precision: ComputeType = "float16" if place.type == "cuda" else "float32"
     return load_engine(folder, config.model, EngineOptions(str(place), precision))

@@ -55,10 +55,10 @@ def check_settings(job: FitJob) -> None:
                 f"model.{name} is {own}, the teacher's is {other}: the student starts from its teacher's encoder,"
                 f" so both need the same; use --set model.{name}={other}"
             )
-    if "nat" in (student.model.kind, teacher.model.kind):
+    for kind in {student.model.kind, teacher.model.kind} - {"segments"}:
         raise UserError(
-            "model.kind=nat: `fit` trains a RecoverSAT and its autoregressive teacher; run it without, then "
-            "`recoversat train OUT/distilled --set model.kind=nat --set train.segments=1 --init-from OUT/teacher-model`"
+            f"model.kind={kind}: `fit` trains a RecoverSAT and its autoregressive teacher; run it without, then "
+            f"`recoversat train OUT/distilled --set model.kind={kind} --init-from OUT/teacher-model`"
         )
     if 1 not in teacher.train.segment_choices:
         raise UserError("a teacher writes one segment; leave out --teacher-set train.segments")

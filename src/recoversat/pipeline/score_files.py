@@ -25,7 +25,9 @@ def score_lines(
     folder = resolve_model(model) if model else builtin_model(source, target)
     config, _ = read_config(folder)
     if config.model.kind != "segments":
-        raise UserError(f"{model}: a one-step model gives no probability to a whole translation; use a teacher")
+        raise UserError(
+            f"{model}: a model of kind {config.model.kind!r} gives no probability to a whole translation; use a teacher"
+        )
     if segments > config.model.max_segments:
         raise UserError(f"--segments {segments}: this model writes 1 to {config.model.max_segments} segments")
     precision: ComputeType = "float32" if (folder / WEIGHTS).is_file() else "default"

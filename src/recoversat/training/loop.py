@@ -89,7 +89,10 @@ def train(
         if processes.is_main:
             set_aside(damaged)
         trainer.check()
-        batches = Batches.of(corpus.train, config.train, corpus.tokenizer.word_ends, processes.rank, processes.world)
+        batches = Batches.of(
+            corpus.train, config.train, corpus.tokenizer.word_ends, processes.rank, processes.world,
+            dealt=config.model.kind == "sat",
+        )  # fmt: skip
         with (
             closing(_Log(run, config, state.update, processes.is_main)) as log,
             progress(title, config.train.steps, state.update, quiet or not processes.is_main) as bar,

@@ -1,10 +1,8 @@
 from pathlib import Path
 
 import numpy as np
-import pytest
 
 from recoversat.config import ModelConfig
-from recoversat.errors import UserError
 from recoversat.export.onnx import export_model
 from recoversat.model.transformer import Transformer
 
@@ -32,8 +30,3 @@ def test_an_older_export_is_replaced_whole(tmp_path: Path) -> None:
     assert sorted(path.name for path in (tmp_path / "int8").iterdir()) == [
         "encoder.onnx", "probe.onnx", "step.onnx", "weights.bin"
     ]  # fmt: skip
-
-
-def test_the_one_step_baseline_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="nat cannot be exported"):
-        export_model(weights_of(CONFIG), CONFIG.model_copy(update={"kind": "nat"}), tmp_path)

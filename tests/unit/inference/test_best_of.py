@@ -197,7 +197,7 @@ def test_what_does_not_go_together_is_refused(asked: dict[str, object]) -> None:
         translator.translate(["no number"], beam=2, **asked)
     nat = parse_config({"model": {"kind": "nat"}, "train": {"segments": 1}})
     modes = {"segments": None, "quality": None, "best_of": None} | asked
-    with pytest.raises(UserError, match="a one-step model cannot judge"):
+    with pytest.raises(UserError, match="of kind 'nat' does not judge what it wrote"):
         modes_for(nat, **modes, beam=1, forced=False)
     with pytest.raises(UserError, match="trained for K = 1 too"):
         modes_for(parse_config({"train": {"segments": [2, 5]}}), **modes, beam=1, forced=False)

@@ -53,5 +53,5 @@ def test_terms_of_a_call_win_over_those_of_the_translator(translator: Translator
 def test_a_one_step_model_refuses_a_glossary(translator: Translator) -> None:
     model = translator.config.model.model_copy(update={"kind": "nat"})
     translator.config = translator.config.model_copy(update={"model": model})
-    with pytest.raises(UserError, match="a one-step model cannot be given terms"):
+    with pytest.raises(UserError, match="one of kind 'nat' cannot be given terms"):
         translator.set_glossary({"7": "number"})

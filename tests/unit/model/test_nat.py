@@ -10,6 +10,7 @@ from torch.nn import functional as F  # noqa: N812
 from recoversat.config import ModelConfig, TrainConfig
 from recoversat.data.batching import Batch, Batches
 from recoversat.data.corpus import ParallelSentences, Sentences
+from recoversat.decoding.oneshot import Copier, copied
 from recoversat.engines.torch.engine import TorchEngine
 from recoversat.engines.torch.nat import TorchNatEngine
 from recoversat.errors import UserError
@@ -18,10 +19,10 @@ from recoversat.model.nat import (
     NatTransformer,
     copied_places,
     length_classes,
-    predicted_lengths,
+    likeliest_lengths,
 )
 from recoversat.model.transformer import Transformer
-from recoversat.training.objective import length_loss, nat_loss, nat_rows
+from recoversat.training.nat import length_loss, nat_loss, nat_rows
 from recoversat.vocab import EOS, N_SPECIAL, PAD
 
 V = 25
@@ -74,6 +75,10 @@ def one_by_one(src: list[list[int]], tgt: list[list[int]]) -> Iterator[Batch]:
         )  # fmt: skip
 
 
+def writer_of(engine: TorchNatEngine, sources: list[list[int]]) -> Copier:
+    return Copier(engine.open(sources), sources)
+
+
 def run(model: NatTransformer, batch: Batch) -> tuple[torch.Tensor, torch.Tensor]:
     hidden, lengths = model(batch.src_tokens, batch.src_positions, batch.src_sentence, batch.steps, batch.sentence)
     return hidden, lengths
@@ -92,6 +97,7 @@ def run(model: NatTransformer, batch: Batch) -> tuple[torch.Tensor, torch.Tensor
 def test_the_source_is_copied_uniformly(n_src: int, n_tgt: int, places: list[int]) -> None:
     src, tgt = torch.arange(n_src)[None], torch.arange(n_tgt)[None]
     assert copied_places(src, torch.ones_like(src), tgt, torch.ones_like(tgt)).tolist() == [places]
+    assert copied(range(n_src), n_tgt).tolist() == places  # in decoding as in training
 
 
 def test_sentences_of_a_line_copy_only_from_themselves_in_any_order_of_places() -> None:
@@ -169,13 +175,13 @@ def test_lengths_become_classes_and_back() -> None:
     src = torch.tensor([10, 10, 10, 3])
     tgt = torch.tensor([10, 4, 60, 1])
     logits = F.one_hot(length_classes(src, tgt), 2 * MAX_LENGTH_CHANGE + 1).float()
-    assert predicted_lengths(logits, src).tolist() == tgt.tolist()
+    assert likeliest_lengths(logits, src, 1)[:, 0].tolist() == tgt.tolist()
     assert length_classes(torch.tensor([1, 500]), torch.tensor([500, 1])).tolist() == [
         2 * MAX_LENGTH_CHANGE,
         0,
     ]
     shrinks = F.one_hot(torch.tensor([0]), 2 * MAX_LENGTH_CHANGE + 1).float()
-    assert predicted_lengths(shrinks, torch.tensor([5])).tolist() == [1]
+    assert likeliest_lengths(shrinks, torch.tensor([5]), 3)[0, 0] == 1
 
 
 def test_every_position_sees_every_other() -> None:
@@ -183,7 +189,7 @@ def test_every_position_sees_every_other() -> None:
     (batch,) = one_by_one([[7, 8, 9, 10]], [[11, 12, 13, 14]])
     with torch.inference_mode():
         memory = model.encode(batch.src_tokens, batch.src_positions, batch.src_sentence)
-        rest = (batch.src_positions, batch.src_sentence, batch.steps, batch.sentence, memory)
+        rest = (batch.steps, batch.sentence, memory, batch.src_sentence)
         before = model.decode(batch.src_tokens, *rest)
         after = model.decode(torch.tensor([[7, 8, 9, 20]]), *rest)  # only the last position's input changes
     assert (before - after).abs().amax(dim=-1).min() > 1e-3
@@ -202,12 +208,12 @@ def test_a_teachers_encoder_and_embedding_fit() -> None:
 def test_sentences_do_not_notice_their_batch(size: int) -> None:
     engine = TorchNatEngine(opinionated(4), CPU)
     sources, _ = random_pairs(30, seed=5)
-    whole = engine.open(sources).write(np.arange(30), np.arange(30) % 9 + 1)
-    predicted = engine.open(sources).lengths()
+    whole = writer_of(engine, sources).write(np.arange(30), np.arange(30) % 9 + 1)
+    predicted = writer_of(engine, sources).lengths()
     order = np.random.default_rng(size).permutation(30)
     for first in range(0, 30, size):
         batch = order[first : first + size]
-        writer = engine.open([sources[i] for i in batch])
+        writer = writer_of(engine, [sources[i] for i in batch])
         written = writer.write(np.arange(len(batch)), batch % 9 + 1)
         assert written.tokens == [whole.tokens[i] for i in batch]
         for at, log_probs in zip(batch, written.log_probs, strict=True):
@@ -223,7 +229,7 @@ def test_special_tokens_are_never_written() -> None:
     with torch.inference_mode():
         liked = model.logits(run(model, batch)[0]).argmax(dim=-1)
     assert (liked < N_SPECIAL).any()  # left to itself it would write them
-    written = TorchNatEngine(model, CPU).open(sources).write(np.arange(20), np.full(20, 6))
+    written = writer_of(TorchNatEngine(model, CPU), sources).write(np.arange(20), np.full(20, 6))
     assert all(len(line) == 6 and min(line) >= N_SPECIAL for line in written.tokens)
 
 
@@ -252,7 +258,7 @@ def test_length_parallel_decoding_with_a_real_teacher_takes_its_favourite() -> N
     engine = TorchNatEngine(opinionated(11), CPU)
     results = engine.judged_by(teacher, 5).decode(sources, np.ones(6, dtype=np.int64))
     for source, result in zip(sources, results, strict=True):
-        writer = engine.open([source])
+        writer = writer_of(engine, [source])
         first = max(int(writer.lengths()[0]) - 2, 1)
         written = writer.write(np.zeros(5, dtype=np.int64), np.arange(first, first + 5)).tokens
         means = [np.mean(s.log_probs[0]) for s in teacher.score([(source, t) for t in written])]

@@ -101,5 +101,5 @@ def test_a_teacher_does_without_its_shortlist_where_it_is_set_to(
 
 def test_a_one_step_model_cannot_teach(tmp_path: Path) -> None:
     nat = write_tiny_model(tmp_path / "nat", kind="nat")
-    with pytest.raises(UserError, match="a one-step model cannot teach"):
+    with pytest.raises(UserError, match="of kind 'nat' cannot teach"):
         _teacher_engine(job_of(nat))

@@ -1,108 +1,69 @@
-"""The one-step baseline as an engine: sources are encoded once and written in any lengths asked for.
+"""Models that write all at once, by torch: sources are encoded once, and places filled as often as asked for.
 
 B sentences, S source, R translations to write, N positions of the longest, V vocabulary.
 """
-
-from collections.abc import Sequence
-from copy import copy
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from recoversat.decoding.beam import NBest
-from recoversat.decoding.oneshot import Written, decode_lengths, decode_once
-from recoversat.decoding.segmentwise import Decoded
-from recoversat.decoding.stepping import Ints
-from recoversat.engines.engine import Engine, Options, Sources
-from recoversat.engines.pairs import Pair, side_by_side
+from recoversat.decoding.stepping import Floats, Ints
+from recoversat.engines.engine import Sources
+from recoversat.engines.one_step import OneStepEngine
+from recoversat.engines.pairs import side_by_side
 from recoversat.engines.torch.engine import describe_torch
-from recoversat.errors import UserError
-from recoversat.model.nat import NatTransformer, predicted_lengths
+from recoversat.model.nat import NatTransformer, likeliest_lengths
 from recoversat.vocab import N_SPECIAL
 
+_LOGIT_ROWS = 4096  # rows whose logits exist at the same time
 
-class TorchNatEngine(Engine):
-    """Write with a NatTransformer as it is, on CPU or GPU: in the length it predicts, or in several that are judged."""
 
-    _judge: Engine | None = None
-    _n_lengths = 1
+class TorchNatEngine(OneStepEngine):
+    """Write with a NatTransformer as it is, on CPU or GPU."""
 
     def __init__(self, model: NatTransformer, device: torch.device) -> None:
-        self._model = model.to(device).eval()
+        self._model, self._config = model.to(device).eval(), model.config
         self._device = device
-
-    @property
-    def max_segments(self) -> int:
-        """A one-step model writes a single segment."""
-        return 1
 
     @property
     def description(self) -> dict[str, str | int]:
         return describe_torch(self._model, self._device)
 
-    def judged_by(self, teacher: Engine, n_lengths: int) -> "TorchNatEngine":
-        judged = copy(self)
-        judged._judge, judged._n_lengths = teacher, n_lengths
-        return judged
-
-    def decode(self, sources: Sources, n_segments: Ints, options: Options = Options()) -> list[Decoded]:
-        """Write each sentence in one step; there is nothing to force and nothing to bound."""
-        writer = self.open(sources)
-        if self._judge is None:
-            return decode_once(writer)
-        return decode_lengths(writer, sources, self._score_by_teacher, self._n_lengths)
-
-    def search(self, sources: Sources, beam: int, options: Options = Options()) -> list[NBest]:
-        raise UserError(f"beam {beam}: a one-step model has no beam; leave it out, or give lengths and a teacher")
-
-    def score(self, pairs: Sequence[Pair], n_segments: int = 1) -> list[Decoded]:
-        raise UserError("a one-step model gives no probability to a whole translation; use a teacher")
-
     @torch.inference_mode()
-    def open(self, sources: Sources) -> "TorchWriter":
-        """Encode the sources."""
+    def open(self, sources: Sources) -> "TorchFiller":
         src = torch.from_numpy(side_by_side(sources)).to(self._device)  # (B, S)
         lengths = torch.tensor([len(source) for source in sources], device=self._device)
-        return TorchWriter(self._model, src, lengths)
-
-    def _score_by_teacher(self, sources: Sources, targets: Sequence[Sequence[int]]) -> list[float]:
-        assert self._judge is not None
-        judged = self._judge.score(list(zip(sources, targets, strict=True)))
-        return [sum(one.log_probs[0]) for one in judged]
+        return TorchFiller(self._model, src, lengths)
 
 
-class TorchWriter:
-    """A batch of encoded sources; see `decoding.oneshot.Writer`."""
+class TorchFiller:
+    """A batch of encoded sources; see `decoding.oneshot.Filler`."""
 
     def __init__(self, model: NatTransformer, src: Tensor, src_lengths: Tensor) -> None:
-        self._model, self._src, self._src_lengths = model, src, src_lengths
-        self._positions, self._real = _places(src_lengths, src.shape[1])
-        self._memory = model.encode(src, self._positions, self._real)
+        self._model, self._src_lengths = model, src_lengths
+        positions, self._real = _places(src_lengths, src.shape[1])
+        self._memory = model.encode(src, positions, self._real)
 
     @torch.inference_mode()
-    def lengths(self) -> Ints:
-        """Predict the target length of each source."""
+    def likeliest_lengths(self, n: int) -> Ints:
+        """Predict n target lengths of each source."""
         logits = self._model.length_logits(self._memory, self._real, n_sentences=1)[:, 0]  # (B, C)
-        return np.asarray(predicted_lengths(logits, self._src_lengths).cpu().numpy())
+        return np.asarray(likeliest_lengths(logits, self._src_lengths, n).cpu().numpy())
 
     @torch.inference_mode()
-    def write(self, members: Ints, lengths: Ints) -> Written:
-        """Take the likeliest token of every position; specials are masked out before normalising."""
-        which = torch.from_numpy(members).to(self._src.device)
-        wanted = torch.from_numpy(lengths).to(self._src.device)
-        steps, real = _places(wanted, int(lengths.max()))  # (R, N)
-        hidden = self._model.decode(
-            self._src[which], self._positions[which], self._real[which], steps, real, self._memory[which]
-        )
-        logits = self._model.logits(hidden).float()  # (R, N, V)
-        logits[..., :N_SPECIAL] = -torch.inf
-        best, tokens = logits.max(dim=-1)
-        log_probs = (best - logits.logsumexp(dim=-1)).tolist()
-        return Written(
-            [line[:length] for line, length in zip(tokens.tolist(), lengths, strict=True)],
-            [line[:length] for line, length in zip(log_probs, lengths, strict=True)],
-        )
+    def fill(self, members: Ints, tokens: Ints, lengths: Ints, least: int = N_SPECIAL) -> tuple[Ints, Floats]:
+        """Take the likeliest token of every position, a chunk of logits at a time."""
+        which, carried, wanted = (torch.from_numpy(one).to(self._memory.device) for one in (members, tokens, lengths))
+        steps, real = _places(wanted, tokens.shape[1])  # (R, N)
+        hidden = self._model.decode(carried, steps, real, self._memory[which], self._real[which])
+        chosen, log_probs = [], []
+        for rows in hidden.flatten(0, 1).split(_LOGIT_ROWS):
+            logits = self._model.logits(rows).float()  # (chunk, V)
+            logits[:, :least] = -torch.inf
+            best, token = logits.max(dim=-1)
+            chosen.append(token)
+            log_probs.append(best - logits.logsumexp(dim=-1))
+        return torch.cat(chosen).view_as(carried).cpu().numpy(), torch.cat(log_probs).view_as(carried).cpu().numpy()
 
 
 def _places(lengths: Tensor, width: int) -> tuple[Tensor, Tensor]:

@@ -13,7 +13,7 @@ class NeverEmpty(Repair):
     """Write again from the likeliest first word on; where that says nothing either, the source stands."""
 
     def doubts(self, draft: Draft) -> bool:
-        return not draft.text.strip() and self.translator.config.model.kind != "nat"
+        return not draft.text.strip() and self.translator.config.model.kind == "segments"
 
     def rewrite(self, drafts: list[Draft], write: Write) -> list[Draft]:
         texts = [draft.source.text for draft in drafts]

@@ -3,15 +3,19 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 
+from recoversat.config import Kind
 from recoversat.measuring.speed.measure import Measured, Timing
 from recoversat.measuring.speed.pool import Worker
 
 FORMAT = "recoversat-bench-1"
-PARALLEL = ("recoversat", "nat")  # families that write several tokens a step
+PARALLEL = (
+    "recoversat",
+    *(kind for kind in get_args(Kind) if kind != "segments"),
+)  # families that write several tokens a step
 OURS = (*PARALLEL, "at")  # all others are peers
 _POINTS = 6  # of a curve over sentence length
 

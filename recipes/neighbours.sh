@@ -1,0 +1,100 @@
+#!/usr/bin/env bash
+# The paper's neighbours beside RecoverSAT, on ende200k: the same text, sizes, start and number of updates. On one GPU; every
+# stage continues where it was interrupted.
+#
+#   recipes/neighbours.sh DATA OUT [STAGE...]
+#
+#   shared            corpus, teacher, distilled text and the one RecoverSAT, by recipes/ende200k.sh in the same OUT
+#   trainings         SAT, NAT, CMLM and CTC, side by side
+#   sat nat cmlm ctc  one of them alone; A+B trains A and B side by side
+#   evaluate          the whole table, into OUT/neighbours
+#   bench             milliseconds of a sentence, the systems in turn, into OUT/neighbours-speed
+#
+# DATA and what is read from the environment are those of recipes/ende200k.sh: STEPS (6000), BATCH (32768), TESTS, SAMPLES,
+# LATENCY, RECOVERSAT. Also CTC_PARTS, passes an update of CTC is split into (2: its decoder has three rows a source token), and
+# SENTENCES and DEVICE of `bench` (64, cuda). docs/neighbours.md says what each system does.
+#
+# One SAT learns K = 2, 4 and 6, as one RecoverSAT learns every K. NAT of ende200k.sh has a quarter of the updates: the one here
+# (OUT/nat-full) has as many as the others.
+set -euo pipefail
+data=$1 out=$2 run=${RECOVERSAT:-recoversat} steps=${STEPS:-6000}
+shift 2
+mkdir -p "$out"
+
+neighbour() {  # NAME SETTINGS...: from the teacher's text, encoder and decoder, as the students of ende200k.sh
+  local name=$1 settings=() setting every=$(((steps + 4) / 5))
+  shift
+  [ ! -f "$out/$name/done" ] || return 0
+  for setting in train.steps="$steps" train.batch_tokens="${BATCH:-32768}" train.learning_rate=1.5e-3 train.warmup=300 \
+    train.clip_norm=1 train.validate_every=$every train.save_every=$every train.tensorboard=false "$@"; do
+    settings+=(--set "$setting")
+  done
+  $run train "$out/distilled" --out "$out/$name" --preset iwslt16 "${settings[@]}" --init-from "$out/teacher" --init-decoder \
+    && touch "$out/$name/done"
+}
+
+one_step() { neighbour "$@" train.segments=1 train.compile=false; }
+
+stage_shared() { "$(dirname "$0")/ende200k.sh" "$data" "$out" corpus teacher distill mixed; }
+stage_sat() { neighbour sat model.kind=sat "train.segments=[2, 4, 6]" train.random_prob=0 train.repeat_prob=0 train.compile=true; }
+stage_nat() { one_step nat-full model.kind=nat; }
+stage_cmlm() { one_step cmlm model.kind=cmlm; }
+stage_ctc() { one_step ctc model.kind=ctc train.accumulate="${CTC_PARTS:-2}"; }
+
+side_by_side() {  # STAGES: all at once; says which one failed
+  local name jobs=() failed=()
+  trap 'trap - TERM; kill 0' INT TERM  # none is left behind
+  for name in "$@"; do
+    "stage_$name" > "$out/$name.log" 2>&1 &
+    jobs+=("$!:$name")
+  done
+  for name in "${jobs[@]}"; do wait "${name%%:*}" || failed+=("$out/${name#*:}.log"); done
+  [ ${#failed[@]} = 0 ] || { echo "a training failed: see ${failed[*]}" >&2; return 1; }
+}
+stage_trainings() { side_by_side sat nat cmlm ctc; }
+
+test_set() {
+  case $1 in
+    ende200k) echo "ende200k=$data/ende200k/test.en,$data/ende200k/test.de" ;;
+    *) echo "$1=$data/tests/$1.en,$data/tests/$1.de" ;;
+  esac
+}
+
+systems=()
+add() { [ ! -d "$out/${2%%:*}/best" ] || systems+=(--system "$1=$out/$2"); }
+all_systems() {  # nothing is repaired, as in the papers
+  local name
+  systems=()
+  add "AT greedy" teacher:repairs=none
+  add "AT beam 4" teacher:beam=4:repairs=none
+  add "NAT" nat-full:repairs=none
+  add "NAT + LPD 9" "nat-full:lengths=9:teacher=$out/teacher:repairs=none"
+  add "CTC" ctc:repairs=none
+  for name in 4 10; do add "CMLM $name" "cmlm:iterations=$name:lengths=5:repairs=none"; done
+  for name in 2 4 6; do add "SAT $name" "sat:segments=$name:repairs=none"; done
+  for name in 2 5 10 auto; do add "RecoverSAT $name" "mixed:segments=$name:repairs=none"; done
+  add "RecoverSAT best of 3" mixed:segments=auto:best_of=3:repairs=none
+  add "RecoverSAT exact" mixed:segments=auto:quality=exact:repairs=none
+}
+stage_evaluate() {
+  local tests=() name
+  all_systems
+  for name in ${TESTS:-ende200k tst2013 tst2014}; do tests+=(--test "$(test_set "$name")"); done
+  $run evaluate "${systems[@]}" "${tests[@]}" --at "AT beam 4" --baseline "AT beam 4" --samples "${SAMPLES:-1000}" \
+    --batch-size 256 --latency "${LATENCY:-100}" --out "$out/neighbours"
+}
+stage_bench() {
+  [ ! -d "$out/neighbours-speed" ] || return 0
+  all_systems
+  $run bench "${systems[@]}" --src "$data/ende200k/test.en" --sentences "${SENTENCES:-64}" --batch 1 --batch 64 --threads 1 \
+    --device "${DEVICE:-cuda}" --out "$out/neighbours-speed"
+}
+
+stages=("$@")
+[ ${#stages[@]} -gt 0 ] || stages=(shared trainings evaluate bench)
+for stage in "${stages[@]}"; do
+  case $stage in
+    *+*) IFS=+ read -ra names <<< "$stage" && side_by_side "${names[@]}" ;;
+    *) "stage_$stage" ;;
+  esac
+done
