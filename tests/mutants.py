@@ -372,6 +372,14 @@ FAULTS = [
           ("pipeline/translate_files.py",
            "Translation(text, one.text, confidence=least)",
            "Translation(text, one.text.strip(), confidence=least)")),
+    # what segments begin with
+    fault("K = 1 may not begin inside a word", "unit/engines/cuda/test_graph_engine.py",
+          ("engines/torch/engine.py", "self._barred & ~self._single[:, None, None]", "self._barred"),
+          ("engines/cuda/segments.py", "self._model.barred & (self._state.single == 0)[:, None]", "self._model.barred")),
+    fault("later steps choose as the first does", "parity/test_onnx.py",
+          ("engines/onnx/stepper.py", "if self._later:", "if False:")),
+    fault("a list begins with anything", "unit/engines/onnx/test_shortlist.py",
+          ("engines/onnx/shortlist.py", "bias[:, : len(self._pieces)][:, ~allowed[self._pieces]] = -np.inf", "pass")),
 ]
 # fmt: on
 

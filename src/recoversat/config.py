@@ -5,6 +5,7 @@ An unknown key is an error that names the nearest valid one.
 
 import difflib
 from collections.abc import Iterable
+from functools import reduce
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -218,6 +219,9 @@ class DecodeConfig(_RepairSwitches):
     )
 
     exact: bool = Field(False, description="write what K = 1 writes, drafted in segments and verified")
+    begin_at: Literal["token", "word"] = Field(
+        "token", description="where K > 1, what a segment may begin with: any token, or one that begins a word"
+    )
     shortlist: bool = Field(
         True, description="of an exported model that has one: choose among pieces that the source can become"
     )
@@ -271,9 +275,7 @@ def load_config(
     values = _read_config(path) if path else {}
     name = preset or values.get("preset")
     merged = _merge(_merge(base or {}, _preset(name)), values) | {"preset": name}
-    for override in overrides or []:
-        merged = _merge(merged, _parse_override(override))
-    return parse_config(merged)
+    return parse_config(_merge(merged, parse_overrides(overrides or [])))
 
 
 def preset_name(path: Path | None, preset: str | None) -> str | None:
@@ -326,6 +328,15 @@ def _merge(base: dict[str, Any], top: dict[str, Any]) -> dict[str, Any]:
         below = merged.get(key)
         merged[key] = _merge(below, value) if isinstance(below, dict) and isinstance(value, dict) else value
     return merged
+
+
+def parse_overrides(texts: Iterable[str]) -> dict[str, Any]:
+    """Read `section.key=value` settings into sections; later ones win.
+
+    >>> parse_overrides(["decode.begin_at=word", "decode.doubt=-5"])
+    {'decode': {'begin_at': 'word', 'doubt': -5}}
+    """
+    return reduce(_merge, map(_parse_override, texts), {})
 
 
 def _parse_override(text: str) -> dict[str, Any]:

@@ -13,7 +13,7 @@ import numpy as np
 from recoversat.decoding.beam import NBest, beam_search
 from recoversat.decoding.fixed import FixedStepper
 from recoversat.decoding.segmentwise import Decoded, Forced, decode_segments, max_steps
-from recoversat.decoding.stepping import Ints, Stepper
+from recoversat.decoding.stepping import Bools, Ints, Stepper
 from recoversat.decoding.verify import Verifier
 from recoversat.engines.pairs import Pair, check_pairs, equal_rows
 from recoversat.errors import UserError
@@ -32,6 +32,7 @@ class Options:
     scores: bool = True  # without them an engine may leave out log-probabilities
     limits: Ints | None = None  # the most steps of each sentence, where they shall not follow from its length
     shortlist: bool = True  # an engine may leave out pieces that a translation of the source cannot hold
+    begins: Bools | None = None  # (V,) what a segment may begin with; K = 1, which has no border, begins as it likes
     lives: Ints | None = None  # (K,) after how many steps each segment ends, to time models that have learnt nothing
 
     def of(self, places: list[int]) -> "Options":

@@ -92,12 +92,15 @@ class GraphEngine(Engine):
         limits = np.maximum(options.most_steps(sources, n_segments), 1)
         k = rung(int(n_segments.max(initial=1)), SEGMENTS)
         source, room = self._lengths(sources, limits, k)
+        barred = options.begins is not None and k > 1
 
         def decode(part: slice) -> list[Decoded]:
             bucket = SegmentBucket(_batch(sources[part]), source, k, room)
             session = self._session(bucket, lambda: SegmentSession(self._model, self._capturer, bucket))
             assert isinstance(session, SegmentSession)
-            return session.decode(sources[part], n_segments[part], limits[part])
+            if options.begins is not None:
+                self._model.barred[: len(options.begins)].copy_(torch.from_numpy(~options.begins))
+            return session.decode(sources[part], n_segments[part], limits[part], barred)
 
         return self._in_parts(decode, len(sources), (source, room, k))
 

@@ -90,7 +90,8 @@ class OnnxEngine(StepEngine):
         length = memory.shape[3]
         room = length + length // 5 + widest  # what is longer is rare, and makes the cache grow
         vocabulary = self._vocabulary(sources, single, options)
-        return OnnxStepper(self._step, memory, lengths, self._positions, vocabulary, room, self._buffers)
+        begin = None if options.begins is None or single else vocabulary.only(options.begins)
+        return OnnxStepper(self._step, memory, lengths, self._positions, vocabulary, room, self._buffers, begin)
 
     def encode(self, sources: Sources) -> Sources:
         """Remember keys and values; where memory is bounded, sources are encoded whenever they are needed."""

@@ -45,7 +45,9 @@ class TorchEngine(StepEngine):
 
     def start(self, sources: Sources, n_segments: Ints, options: Options = Options()) -> "TorchStepper":
         cache = self._start_cache(sources, int(n_segments.max()))
-        return TorchStepper(self._model, cache, torch.from_numpy(n_segments == 1).to(self._device))
+        single = torch.from_numpy(n_segments == 1).to(self._device)
+        barred = None if options.begins is None else torch.from_numpy(~options.begins).to(self._device)
+        return TorchStepper(self._model, cache, single, barred)
 
     @torch.inference_mode()
     def _start_cache(self, sources: Sources, n_segments: int) -> DecoderCache:
@@ -60,10 +62,11 @@ class TorchEngine(StepEngine):
 class TorchStepper:
     """A batch of sentences being written by the model."""
 
-    def __init__(self, model: Transformer, cache: DecoderCache, single: Tensor) -> None:
+    def __init__(self, model: Transformer, cache: DecoderCache, single: Tensor, barred: Tensor | None = None) -> None:
         self._model, self._cache = model, cache
         self._sources = np.arange(len(single))  # which source each member translates
         self._single = single  # (B,) sentences of one segment, which have nothing to delete
+        self._barred = barred  # (V,) what the first token of a segment may not be
 
     @torch.inference_mode()
     def step(
@@ -76,6 +79,9 @@ class TorchStepper:
         for token in NEVER_EMITTED:
             logits[..., token] = -torch.inf
         logits[..., DEL].masked_fill_(self._single[:, None], -torch.inf)
+        if self._barred is not None:
+            logits.masked_fill_(self._barred & ~self._single[:, None, None], -torch.inf)
+            self._barred = None  # only the first step begins segments
         log_probs = logits.log_softmax(dim=-1, dtype=torch.float32)
         best, best_tokens = top(log_probs, min(max(n_best, 1), log_probs.shape[-1]))
         chosen_log_prob, chosen = best[..., 0], best_tokens[..., 0]

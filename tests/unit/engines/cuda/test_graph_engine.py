@@ -274,3 +274,19 @@ def test_models_vary_in_what_they_write(engines: Engines) -> None:
     lengths = {len(segment) for one in got for segment in one.segments}
     assert {EOS, DEL} <= endings
     assert len(lengths) > 9
+
+
+def test_only_some_tokens_begin_segments_and_one_segment_begins_as_it_likes(engines: Engines) -> None:
+    reference, graphs = engines
+    sources, k, limits = sources_of([7, 25, 3, 12]), np.array([4, 1, 2, 5]), np.full(4, 9)
+    free = reference.decode(sources, k, Options(limits=limits))
+    begins = np.zeros(len(reference._model.embedding.weight), dtype=bool)
+    begins[[EOS, DEL, *range(40, 60)]] = True
+    begins[free[1].segments[0][0]] = False  # what K = 1 begins with
+    options = Options(limits=limits, begins=begins)
+    expected, got = (engine.decode(sources, k, options) for engine in (reference, graphs))
+    assert [one.segments for one in got] == [one.segments for one in expected]
+    assert got[1].segments == free[1].segments
+    assert all(begins[segment[0]] for one in (got[0], *got[2:]) for segment in one.segments)
+    assert not all(begins[token] for one in got for segment in one.segments for token in segment[1:])
+    assert [one.segments for one in graphs.decode(sources, k, Options(limits=limits))] == [one.segments for one in free]
