@@ -207,10 +207,11 @@ def test_a_step_asks_the_device_nothing_and_uses_nothing_of_the_host() -> None:
     for bucket in (SegmentBucket(2, 16, 5, 64), SegmentBucket(1, 16, 1, 64), SegmentBucket(2, 16, 4, 128)):
         segments = SegmentSession(model, capturer, bucket)
         segments._run_encoder()
-        segments._run_step(64)
+        for barred in (False, True):
+            segments._run_step(64, barred)
     beam = BeamSession(model, capturer, BeamBucket(2, 16, 4, 64))
     beam._run_encoder()
-    beam._run_step(64)
+    beam._run_step(64, False)
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
