@@ -108,6 +108,9 @@ class TrainConfig(Section):
         False, description="also train the tokens of the injected repetition, not only its DEL"
     )
     cut_at: Literal["token", "word"] = Field("token", description="where a division may fall")
+    delete_tokens: float = Field(
+        0.0, ge=0, le=1, description="probability of reading a target as a draft that says up to 3 tokens twice: DEL"
+    )
     steps: int = Field(100_000, ge=1, description="optimizer updates")
     batch_tokens: int = Field(32_768, ge=1, description="target tokens an update, over all processes")
     accumulate: int = Field(1, ge=1, description="forward passes an update is split into, on each process")
@@ -248,6 +251,10 @@ class Config(Section):
     def _segments_fit(self) -> "Config":
         if self.model.kind == "nat" and self.train.segment_choices != [1]:
             raise ValueError("model.kind nat writes one segment: add train.segments=1")
+        if self.model.kind == "nat" and self.train.delete_tokens:
+            raise ValueError("model.kind nat has no DEL to learn: leave train.delete_tokens out")
+        if self.decode.delete_tokens and not self.train.delete_tokens:
+            raise ValueError("decode.delete_tokens is for models that were trained with train.delete_tokens, e.g. 0.2")
         if max(self.train.segment_choices) > self.model.max_segments:
             raise ValueError(
                 f"train.segments asks for K = {max(self.train.segment_choices)} "

@@ -246,3 +246,12 @@ def test_segments_begin_with_the_same_tokens_where_not_all_may(engines: dict[str
     assert got[1].segments == decode(engines["fp32"], sources[1:2], k[1:2], limits[1:2])[0].segments
     again = engines["fp32"].decode(sources, k, Options(limits=limits, top_tokens=3))
     assert_same(decode(engines["torch"], sources, k, limits), again)  # nothing stays barred
+
+
+def test_engines_mark_the_same_tokens(engines: dict[str, StepEngine]) -> None:
+    pairs = list(zip(sources_of([5, 17, 2]), sources_of([9, 1, 30], seed=5), strict=True))
+    expected, got, rough = (engines[name].deletions(pairs) for name in ("torch", "fp32", "int8"))
+    for (_, target), one, other, third in zip(pairs, expected, got, rough, strict=True):
+        assert len(target) == len(one) == len(third)
+        np.testing.assert_allclose(one, other, atol=2e-4)
+    assert max(map(max, expected)) > 0.01  # or the comparison means nothing

@@ -57,6 +57,9 @@ class ScriptedEngine(StepEngine):
     def start(self, sources, n_segments, options=None):
         return ScriptedStepper([self._scripts[tuple(ids)] for ids in sources], self.batches)
 
+    def deletions(self, pairs):
+        return [[0.0] * len(target) for _, target in pairs]
+
 
 @pytest.fixture
 def tokenizer() -> BpeTokenizer:

@@ -89,6 +89,10 @@ class Engine(ABC):
         They are those decoding chooses from: what it never writes takes no part in them.
         """
 
+    def deletions(self, pairs: Sequence[Pair]) -> list[list[float]]:
+        """Return how probable DEL is after each token of each target, read as one segment: that it is superfluous."""
+        raise UserError("decode.delete_tokens: this engine does not read a draft in one pass; export the model again")
+
     def judged_by(self, teacher: "Engine", n_lengths: int) -> "Engine":
         """Return an engine that writes in several lengths and lets a teacher's scores choose among them."""
         raise UserError("lengths: only a one-step model (model.kind nat) is decoded in several lengths")

@@ -119,6 +119,9 @@ class GraphEngine(Engine):
     def score(self, pairs: Sequence[Pair], n_segments: int = 1) -> list[Decoded]:
         return self._reference.score(pairs, n_segments)
 
+    def deletions(self, pairs: Sequence[Pair]) -> list[list[float]]:
+        return self._reference.deletions(pairs)
+
     def _lengths(self, sources: Sources, limits: Ints, rows_a_step: int) -> tuple[int, int]:
         """Return the bucket's source length and cache rows."""
         longest = max((len(source) for source in sources), default=1)

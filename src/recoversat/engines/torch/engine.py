@@ -13,7 +13,7 @@ from recoversat.decoding.segmentwise import Decoded
 from recoversat.decoding.stepping import FREE, Bools, Choice, Ints
 from recoversat.engines.engine import Options, Sources, StepEngine
 from recoversat.engines.pairs import Pair, side_by_side
-from recoversat.engines.torch.scoring import score_pairs
+from recoversat.engines.torch.scoring import delete_probs, score_pairs
 from recoversat.engines.torch.verifying import TorchVerifier
 from recoversat.model.transformer import DecoderCache, Transformer
 from recoversat.vocab import DEL, NEVER_EMITTED
@@ -39,6 +39,9 @@ class TorchEngine(StepEngine):
     def score(self, pairs: Sequence[Pair], n_segments: int = 1) -> list[Decoded]:
         """Run all rows of a target at once."""
         return score_pairs(self._model, pairs, n_segments)
+
+    def deletions(self, pairs: Sequence[Pair]) -> list[list[float]]:
+        return delete_probs(self._model, pairs)
 
     def verifier(self, source: Sequence[int], room: int, options: Options = Options()) -> TorchVerifier:
         return TorchVerifier(self._model, self._start_cache([source], 1))
