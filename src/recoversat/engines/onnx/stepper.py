@@ -34,6 +34,7 @@ class OnnxStepper:
         self._position: Floats = np.empty((1, 1, positions.d_model), dtype=np.float32)
         self._n_best: Ints = np.zeros(1, dtype=np.int64)
         self._scored: Bools = np.zeros(1, dtype=np.bool_)
+        self._rows: _Rows | None = None
         self._use(begin or vocabulary)
         self._later = vocabulary if begin else None
         self._binding.inputs({"position": self._position, "n_best": self._n_best, "scored": self._scored})
