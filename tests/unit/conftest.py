@@ -83,7 +83,7 @@ def scripted(tokenizer: BpeTokenizer) -> Callable[[Scripts], Translator]:
             {
                 "data": {"tokenizer": "bpe"},
                 "model": {"max_segments": 4},
-                "train": {"segments": len(next(iter(scripts.values())))},
+                "train": {"segments": len(next(iter(scripts.values()))), "delete_tokens": 0.1},
                 "decode": {"extra_steps": 3},
             }
         )
