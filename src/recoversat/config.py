@@ -223,7 +223,7 @@ class DecodeConfig(_RepairSwitches):
 
     exact: bool = Field(False, description="write what K = 1 writes, drafted in segments and verified")
     begin_at: Literal["token", "word"] = Field(
-        "token", description="where K > 1, what a segment may begin with: any token, or one that begins a word"
+        "token", description="where K > 1, what a segment may begin with: any token, or none inside a word"
     )
     shortlist: bool = Field(
         True, description="of an exported model that has one: choose among pieces that the source can become"

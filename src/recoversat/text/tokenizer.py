@@ -46,7 +46,7 @@ class Tokenizer(Protocol):
         """Say for each token whether a word ends with it (a cut may stand after it)."""
 
     def begins(self) -> NDArray[np.bool_]:
-        """Say of each id whether a segment that begins with it begins between words (V,): EOS and DEL say nothing."""
+        """Say of each id whether a segment that begins with it breaks no word (V,): punctuation, EOS and DEL do not."""
 
     def save(self, folder: Path) -> Path:
         """Write the tokenizer into a folder and return its file."""
@@ -139,7 +139,8 @@ class SentencePieceTokenizer(Tokenizer):
         return np.append(self._starts_word[ids[1:]], True)[: len(ids)]
 
     def begins(self) -> NDArray[np.bool_]:
-        return np.asarray(self._starts_word | np.isin(np.arange(self.size), TERMINATORS))
+        marks = [i >= self._first_word and not any(map(str.isalnum, piece)) for i, piece in enumerate(self._pieces)]
+        return np.asarray(self._starts_word | marks | np.isin(np.arange(self.size), TERMINATORS))
 
     def save(self, folder: Path) -> Path:
         (folder / SENTENCEPIECE_FILE).write_bytes(self._model)

@@ -105,8 +105,7 @@ def test_what_begins_between_words() -> None:
     begins = sentencepiece.begins()
     (ids,) = sentencepiece.encode(["There are farmers. doing this ☃ today."])
     words = "".join("|" * int(begins[i]) + piece for i, piece in zip(ids, sentencepiece.pieces(ids), strict=True))
-    assert words.replace("▁", "").split("|")[1:4] == ["There", "are", "farmers."]
-    assert words.count("|") == 7  # the snowman's bytes come after a space of their own
+    assert words.replace("▁", "").replace("|", " ") == " There are farmers . doing this <0xE2><0x98><0x83> today ."
     assert begins[[EOS, DEL]].all()
     assert not begins[[PAD, BOS, UNK]].any()
     with pytest.raises(UserError, match="use token"):
