@@ -382,6 +382,8 @@ FAULTS = [
           ("inference/repairs/delete_tokens.py", "if 0 < len(marked) < len(marks):", "if marked:")),
     fault("ONNX marks the token after", "parity/test_onnx.py",
           ("engines/onnx/engine.py", "np.exp(own[1:])", "np.exp(own[:-1])")),
+    fault("auto takes the largest K there is", "unit/inference/test_translator_segments.py",
+          ("config.py", "if most is None or k <= most]", "if True]")),
     # what segments begin with
     fault("K = 1 may not begin inside a word", "unit/engines/cuda/test_graph_engine.py",
           ("engines/torch/engine.py", "self._barred & ~self._single[:, None, None]", "self._barred"),

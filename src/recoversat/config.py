@@ -216,6 +216,9 @@ class DecodeConfig(_RepairSwitches):
     segment_length: float = Field(
         5.0, gt=0, description="with --segments auto: source tokens a segment, which decide K sentence by sentence"
     )
+    most_segments: int | None = Field(
+        None, ge=1, description="with --segments auto: the largest K it takes; null = the largest that was trained"
+    )
     best_of: int = Field(1, ge=1, description="write with so many K around that of --segments auto and keep the best")
     doubt: float | None = Field(
         None, le=0, description="write again with K = 1 where a token's log-probability with K = 1 is below this"
@@ -246,6 +249,12 @@ class Config(Section):
     model: ModelConfig = ModelConfig()
     train: TrainConfig = TrainConfig()
     decode: DecodeConfig = DecodeConfig()
+
+    @property
+    def auto_choices(self) -> list[int]:
+        """The values of K that a sentence's length chooses from, ascending."""
+        known, most = sorted(set(self.train.segment_choices)), self.decode.most_segments
+        return [k for k in known if most is None or k <= most] or known[:1]
 
     @model_validator(mode="after")
     def _segments_fit(self) -> "Config":

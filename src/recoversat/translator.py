@@ -348,14 +348,14 @@ class Translator:
         """Return K for sources of these lengths: the one wanted, or one that follows the length.
 
         With "auto" a source of n tokens gets the least K >= n / decode.segment_length that the model was trained for.
-        So the number of steps stays nearly the same (the paper's footnote 1) up to the largest such K; a sentence
-        longer than that K times decode.segment_length takes more steps.
+        So the number of steps stays nearly the same (the paper's footnote 1) up to the largest such K, or
+        decode.most_segments; a sentence longer than that K times decode.segment_length takes more steps.
         """
         if isinstance(wanted, int):
             return np.full(len(lengths), self.segments_for(wanted))
-        choices, each = sorted(self.config.train.segment_choices), self.config.decode.segment_length
-        if wanted is None and choices[0] == choices[-1]:
+        if wanted is None and len(set(self.config.train.segment_choices)) == 1:
             return np.full(len(lengths), self.segments_for(None))
+        choices, each = self.config.auto_choices, self.config.decode.segment_length
         return np.array([choices[bisect_left(choices, length / each, hi=len(choices) - 1)] for length in lengths])
 
     def segments_for(self, wanted: WantedSegments) -> int:
@@ -479,7 +479,7 @@ class Translator:
             lengths = [_FINER * length for length in lengths]
         counts = self.segment_counts(request.segments, lengths)
         if request.best_of > 1 and not isinstance(request.segments, int):
-            return neighbours(counts, self.config.train.segment_choices, request.best_of)
+            return neighbours(counts, self.config.auto_choices, request.best_of)
         return [(k,) for k in counts.tolist()]
 
     def _judged(self, drafts: list[Draft], batch_size: int) -> list[Draft]:

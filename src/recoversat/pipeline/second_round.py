@@ -27,12 +27,12 @@ class BestOfWriter:
     best_of: int
 
     def __post_init__(self) -> None:
-        if len(set(self.translator.config.train.segment_choices)) < self.best_of:
+        if len(self.translator.config.auto_choices) < self.best_of:
             raise UserError(f"best of {self.best_of}: this model was trained for fewer values of K")
 
     def __call__(self, sources: Sequence[_Ids]) -> list[_Ids]:
         """Write each source; what did not end within its limit comes back empty."""
-        settings, choices = self.translator.config.decode, self.translator.config.train.segment_choices
+        settings, choices = self.translator.config.decode, self.translator.config.auto_choices
         counts = neighbours(self.translator.segment_counts("auto", list(map(len, sources))), choices, self.best_of)
         begins = self.translator.tokenizer.begins() if settings.begin_at == "word" else None
         options = Options(settings.extra_steps, scores=False, shortlist=settings.shortlist, begins=begins)
