@@ -11,6 +11,13 @@
 #   evaluate                  everything but the ablations, on all test sets; report makes its tables again without a GPU
 #   mixed nat k10 k5 k2 paper-k10 paper-k5 paper-k2     one training alone; A+B trains A and B side by side
 #
+# What might make the one model better, each a training of its own, not run unless named; `evaluate` finds those that are there:
+#   mixed12                   twice the updates
+#   mixed-word                borders at words (also decoded with decode.begin_at=word)
+#   deleting                  token-wise deletion (train.delete_tokens)
+#   both                      the text of the beam and the references (distills again, with --with-references)
+#   second                    a second round: what the one model itself writes with three K and likes best
+#
 # DATA holds ende200k/{train,valid,test}.{en,de} (train as .gz) and tests/tst201{3,4}.{en,de}. From the environment:
 #   STEPS, BATCH              updates of the one model (6000), target tokens of an update (32768); the teacher takes
 #                             TEACHER_STEPS (2500), NAT a quarter of STEPS, K = 2, 5, 10 three tenths
@@ -49,7 +56,7 @@ papers=(train.batch_tokens="${PAPER_BATCH:-8192}")
 student() {  # NAME SETTINGS...: from the teacher's text, encoder and decoder
   local name=$1 from=(--init-from "$out/teacher" --init-decoder)
   shift
-  training "$name" distilled "${ours[@]}" decode.join_overlaps=true "$@"
+  training "$name" "${text:-distilled}" "${ours[@]}" decode.join_overlaps=true "$@"
 }
 
 dedicated() {  # NAME SETTINGS...: the one model, made to write with one K
@@ -72,11 +79,33 @@ stage_teacher() {
   local steps=${TEACHER_STEPS:-2500} from=()
   training teacher corpus "${ours[@]}" train.segments=1
 }
-stage_distill() {
-  [ -d "$out/distilled" ] || "$python" -m torch.distributed.run --nproc_per_node "${PROCESSES:-4}" -m recoversat distill \
-    "$out/teacher" "$out/corpus" --out "$out/distilled" --beam 4 --shard-size 10000 --batch-tokens 32768
+distilled_as() {  # NAME MODEL OPTIONS...
+  local name=$1 model=$2
+  shift 2
+  [ -d "$out/$name" ] || "$python" -m torch.distributed.run --nproc_per_node "${PROCESSES:-4}" -m recoversat distill \
+    "$out/$model" "$out/corpus" --out "$out/$name" --shard-size 10000 --batch-tokens 32768 "$@"
 }
-stage_mixed() { student mixed "train.segments=[1, 2, 3, 4, 5, 6, 8, 10]"; }
+stage_distill() { distilled_as distilled teacher --beam 4; }
+every_k() {  # NAME SETTINGS...: one model for every K
+  student "$@" "train.segments=[1, 2, 3, 4, 5, 6, 8, 10]"
+}
+stage_mixed() { every_k mixed; }
+stage_mixed12() {
+  local steps=$((steps * 2))
+  every_k mixed12
+}
+stage_mixed-word() { every_k mixed-word train.cut_at=word; }
+stage_deleting() { every_k deleting train.delete_tokens=0.2; }
+stage_both() {
+  distilled_as distilled-both teacher --beam 4 --with-references
+  local text=distilled-both
+  every_k both
+}
+stage_second() {
+  distilled_as distilled-second mixed --best-of 3
+  local text=distilled-second
+  every_k second
+}
 stage_nat() {
   local steps=$((steps / 4))
   student nat model.kind=nat train.segments=1 train.compile=false
@@ -132,6 +161,19 @@ evaluated() {  # from_model or from_output, OPTIONS...
   for name in 2 5 10; do $add "RecoverSAT $name unrepaired" "k$name:repairs=none"; done
   for name in 2 5 10; do $add "paper recipe $name" "paper-k$name:repairs=none"; done
   for name in 1 2 5 10 auto; do $add "one model $name" "mixed:segments=$name"; done
+  for name in 5 10; do
+    $add "one model $name word" "mixed:segments=$name:begin_at=word"
+    $add "12k $name" "mixed12:segments=$name"
+    $add "words $name" "mixed-word:segments=$name"
+    $add "words $name word" "mixed-word:segments=$name:begin_at=word"
+    $add "beam and reference $name" "both:segments=$name"
+    $add "second round $name" "second:segments=$name"
+    $add "one model $name kept" "mixed:segments=$name:overlaps=keep"
+    $add "deleting $name" "deleting:segments=$name"
+    $add "deleting $name deleted" "deleting:segments=$name:delete_tokens=true"
+    $add "deleting $name kept" "deleting:segments=$name:overlaps=keep"
+    $add "deleting $name kept deleted" "deleting:segments=$name:overlaps=keep:delete_tokens=true"
+  done
   for name in ${TESTS:-ende200k tst2013 tst2014}; do tests+=(--test "$(test_set "$name")"); done
   $run evaluate "${systems[@]}" "${tests[@]}" --at "AT beam 4" --baseline "AT beam 4" --samples "${SAMPLES:-1000}" "$@" --out "$out/report"
 }

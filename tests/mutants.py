@@ -457,6 +457,26 @@ FAULTS = [
           ("pipeline/translate_files.py",
            "Translation(text, one.text, confidence=least)",
            "Translation(text, one.text.strip(), confidence=least)")),
+    # token-wise deletion
+    fault("before a repetition comes the repetition", "unit/data/test_batching.py",
+          ("data/drafts.py", "np.where(skipping, proper, labels)", "labels")),
+    fault("every draft repeats something", "unit/data/test_batching.py",
+          ("data/drafts.py", "(draws[:, _DRAW_COUNT] * (MOST_REPEATED + 1)).astype(np.int64)",
+           "1 + (draws[:, _DRAW_COUNT] * MOST_REPEATED).astype(np.int64)")),
+    fault("nothing is left of a draft", "unit/inference/repairs/test_delete_tokens.py",
+          ("inference/repairs/delete_tokens.py", "if 0 < len(marked) < len(marks):", "if marked:")),
+    fault("ONNX marks the token after", "parity/test_onnx.py",
+          ("engines/onnx/engine.py", "np.exp(own[1:])", "np.exp(own[:-1])")),
+    fault("auto takes the largest K there is", "unit/inference/test_translator_segments.py",
+          ("config.py", "if most is None or k <= most]", "if True]")),
+    # what segments begin with
+    fault("K = 1 may not begin inside a word", "unit/engines/cuda/test_graph_engine.py",
+          ("engines/torch/engine.py", "self._barred & ~self._single[:, None, None]", "self._barred"),
+          ("engines/cuda/segments.py", "barred & (self._state.single == 0)[:, None]", "barred")),
+    fault("later steps choose as the first does", "parity/test_onnx.py",
+          ("engines/onnx/stepper.py", "if self._later:", "if False:")),
+    fault("a list begins with anything", "unit/engines/onnx/test_shortlist.py",
+          ("engines/onnx/shortlist.py", "bias[:, : len(self._pieces)][:, ~allowed[self._pieces]] = -np.inf", "pass")),
 ]
 # fmt: on
 

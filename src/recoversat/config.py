@@ -5,6 +5,7 @@ An unknown key is an error that names the nearest valid one.
 
 import difflib
 from collections.abc import Iterable
+from functools import reduce
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -119,6 +120,9 @@ class TrainConfig(Section):
         False, description="also train the tokens of the injected repetition, not only its DEL"
     )
     cut_at: Literal["token", "word"] = Field("token", description="where a division may fall")
+    delete_tokens: float = Field(
+        0.0, ge=0, le=1, description="probability of reading a target as a draft that says up to 3 tokens twice: DEL"
+    )
     steps: int = Field(100_000, ge=1, description="optimizer updates")
     batch_tokens: int = Field(32_768, ge=1, description="target tokens an update, over all processes")
     accumulate: int = Field(1, ge=1, description="forward passes an update is split into, on each process")
@@ -224,6 +228,9 @@ class DecodeConfig(_RepairSwitches):
     segment_length: float = Field(
         5.0, gt=0, description="with --segments auto: source tokens a segment, which decide K sentence by sentence"
     )
+    most_segments: int | None = Field(
+        None, ge=1, description="with --segments auto: the largest K it takes; null = the largest that was trained"
+    )
     best_of: int = Field(1, ge=1, description="write with so many K around that of --segments auto and keep the best")
     doubt: float | None = Field(
         None, le=0, description="write again with K = 1 where a token's log-probability with K = 1 is below this"
@@ -236,6 +243,9 @@ class DecodeConfig(_RepairSwitches):
         5, ge=1, description="of model.kind cmlm: lengths in which a sentence is written; the best is kept"
     )
     exact: bool = Field(False, description="write what K = 1 writes, drafted in segments and verified")
+    begin_at: Literal["token", "word"] = Field(
+        "token", description="where K > 1, what a segment may begin with: any token, or none inside a word"
+    )
     shortlist: bool = Field(
         True, description="of an exported model that has one: choose among pieces that the source can become"
     )
@@ -258,6 +268,12 @@ class Config(Section):
     train: TrainConfig = TrainConfig()
     decode: DecodeConfig = DecodeConfig()
 
+    @property
+    def auto_choices(self) -> list[int]:
+        """The values of K that a sentence's length chooses from, ascending."""
+        known, most = sorted(set(self.train.segment_choices)), self.decode.most_segments
+        return [k for k in known if most is None or k <= most] or known[:1]
+
     @model_validator(mode="after")
     def _segments_fit(self) -> "Config":
         if not self.model.stepwise and self.train.segment_choices != [1]:
@@ -265,6 +281,10 @@ class Config(Section):
         train = self.train
         if self.model.kind == "sat" and (train.random_prob or train.repeat_prob or train.cut_at != "token"):
             raise ValueError("model.kind sat deals tokens out in turn: add train.random_prob=0 and train.repeat_prob=0")
+        if self.model.kind != "recoversat" and train.delete_tokens:
+            raise ValueError(f"model.kind {self.model.kind} has no DEL to learn: leave train.delete_tokens out")
+        if self.decode.delete_tokens and not self.train.delete_tokens:
+            raise ValueError("decode.delete_tokens is for models that were trained with train.delete_tokens, e.g. 0.2")
         if max(self.train.segment_choices) > self.model.max_segments:
             raise ValueError(
                 f"train.segments asks for K = {max(self.train.segment_choices)} "
@@ -292,9 +312,7 @@ def load_config(
     values = _read_config(path) if path else {}
     name = preset or values.get("preset")
     merged = _merge(_merge(base or {}, _preset(name)), values) | {"preset": name}
-    for override in overrides or []:
-        merged = _merge(merged, _parse_override(override))
-    return parse_config(merged)
+    return parse_config(_merge(merged, parse_overrides(overrides or [])))
 
 
 def preset_name(path: Path | None, preset: str | None) -> str | None:
@@ -347,6 +365,15 @@ def _merge(base: dict[str, Any], top: dict[str, Any]) -> dict[str, Any]:
         below = merged.get(key)
         merged[key] = _merge(below, value) if isinstance(below, dict) and isinstance(value, dict) else value
     return merged
+
+
+def parse_overrides(texts: Iterable[str]) -> dict[str, Any]:
+    """Read `section.key=value` settings into sections; later ones win.
+
+    >>> parse_overrides(["decode.begin_at=word", "decode.doubt=-5"])
+    {'decode': {'begin_at': 'word', 'doubt': -5}}
+    """
+    return reduce(_merge, map(_parse_override, texts), {})
 
 
 def _parse_override(text: str) -> dict[str, Any]:

@@ -14,7 +14,7 @@ import numpy as np
 
 from recoversat.config import Config, parse_config, with_quality
 from recoversat.decoding.segmentwise import Decoded, Forced
-from recoversat.decoding.stepping import Ints
+from recoversat.decoding.stepping import Bools, Ints
 from recoversat.engines.engine import Engine
 from recoversat.engines.loading import ComputeType, EngineOptions, load_engine
 from recoversat.engines.pairs import check_pairs
@@ -40,7 +40,7 @@ from recoversat.text.invisible import unreadable
 from recoversat.text.parts import Parts, parts_of
 from recoversat.text.tokenizer import Tokenizer, load_tokenizer
 
-_LOADED = ("engine", "tokenizer", "turns", "_unreadable")  # what a pickled translator makes anew
+_LOADED = ("engine", "tokenizer", "turns", "_unreadable", "_begins")  # what a pickled translator makes anew
 _FINER = 2  # times as many segments as a translation has that stands as it was drafted
 WINDOW = 16  # batches that are sorted by length together
 
@@ -348,14 +348,14 @@ class Translator:
         """Return K for sources of these lengths: the one wanted, or one that follows the length.
 
         With "auto" a source of n tokens gets the least K >= n / decode.segment_length that the model was trained for.
-        So the number of steps stays nearly the same (the paper's footnote 1) up to the largest such K; a sentence
-        longer than that K times decode.segment_length takes more steps.
+        So the number of steps stays nearly the same (the paper's footnote 1) up to the largest such K, or
+        decode.most_segments; a sentence longer than that K times decode.segment_length takes more steps.
         """
         if isinstance(wanted, int):
             return np.full(len(lengths), self.segments_for(wanted))
-        choices, each = sorted(self.config.train.segment_choices), self.config.decode.segment_length
-        if wanted is None and choices[0] == choices[-1]:
+        if wanted is None and len(set(self.config.train.segment_choices)) == 1:
             return np.full(len(lengths), self.segments_for(None))
+        choices, each = self.config.auto_choices, self.config.decode.segment_length
         return np.array([choices[bisect_left(choices, length / each, hi=len(choices) - 1)] for length in lengths])
 
     def segments_for(self, wanted: WantedSegments) -> int:
@@ -421,6 +421,10 @@ class Translator:
     def _unreadable(self) -> dict[int, str]:
         return unreadable(self.tokenizer)
 
+    @cached_property
+    def _begins(self) -> Bools:
+        return self.tokenizer.begins()
+
     def _cut(self, texts: list[str], request: Request) -> tuple[list[Parts], list[Source]]:
         """Cut texts longer than any the model was trained on; return also all parts as the model reads them."""
         cut, sources = [], []
@@ -459,7 +463,8 @@ class Translator:
         def ids_of(i: int, decoded: Decoded) -> list[int]:
             return mended(Draft.of(sources[i], decoded, self.tokenizer), repairs).ids
 
-        decoder = BatchDecoder(self.engine, self.config.decode)
+        begins = self._begins if self.config.decode.begin_at == "word" else None
+        decoder = BatchDecoder(self.engine, self.config.decode, begins)
         for i, decoded in decoder.decode([source.ids for source in sources], counts, request, forced, ids_of):
             written[i] = Draft.of(sources[i], decoded, self.tokenizer)
             if request.force and forced:
@@ -474,7 +479,7 @@ class Translator:
             lengths = [_FINER * length for length in lengths]
         counts = self.segment_counts(request.segments, lengths)
         if request.best_of > 1 and not isinstance(request.segments, int):
-            return neighbours(counts, self.config.train.segment_choices, request.best_of)
+            return neighbours(counts, self.config.auto_choices, request.best_of)
         return [(k,) for k in counts.tolist()]
 
     def _judged(self, drafts: list[Draft], batch_size: int) -> list[Draft]:

@@ -231,3 +231,27 @@ def test_exported_graphs_are_valid_onnx(tmp_path: Path) -> None:
         model = onnx.load(str(folder / f"{name}.onnx"), load_external_data=False)
         assert {opset.domain for opset in model.opset_import} == {"", "com.microsoft"}
         assert all(node.op_type != "Identity" for node in model.graph.node)
+
+
+def test_segments_begin_with_the_same_tokens_where_not_all_may(engines: dict[str, StepEngine]) -> None:
+    sources, k, limits = sources_of([5, 17, 2, 9]), np.array([4, 1, 2, 5]), np.full(4, 7)
+    size = engines["torch"].start(sources, k).step(np.full((4, 5), BOS), np.ones((4, 5), bool), n_best=9999).best_tokens
+    assert size is not None
+    begins = np.zeros(size.shape[-1], dtype=bool)
+    begins[[EOS, DEL, *range(40, 60)]] = True
+    options = Options(limits=limits, top_tokens=3, begins=begins)
+    expected, got = (engines[name].decode(sources, k, options) for name in ("torch", "fp32"))
+    assert_same(expected, got)
+    assert all(begins[segment[0]] for one in (got[0], *got[2:]) for segment in one.segments)
+    assert got[1].segments == decode(engines["fp32"], sources[1:2], k[1:2], limits[1:2])[0].segments
+    again = engines["fp32"].decode(sources, k, Options(limits=limits, top_tokens=3))
+    assert_same(decode(engines["torch"], sources, k, limits), again)  # nothing stays barred
+
+
+def test_engines_mark_the_same_tokens(engines: dict[str, StepEngine]) -> None:
+    pairs = list(zip(sources_of([5, 17, 2]), sources_of([9, 1, 30], seed=5), strict=True))
+    expected, got, rough = (engines[name].deletions(pairs) for name in ("torch", "fp32", "int8"))
+    for (_, target), one, other, third in zip(pairs, expected, got, rough, strict=True):
+        assert len(target) == len(one) == len(third)
+        np.testing.assert_allclose(np.log(one), np.log(other), atol=5e-4)
+    assert np.ptp(np.log(expected[2])) > 0.01  # or the comparison means nothing

@@ -4,6 +4,7 @@ import json
 import re
 import subprocess
 import sys
+from copy import copy
 from pathlib import Path
 from subprocess import PIPE
 
@@ -226,6 +227,32 @@ def test_the_command_line_has_the_dial(tmp_path: Path) -> None:
             assert message in str(refused.exception)
     assert "--exact goes without" in str(runner.invoke(app, [*asked, "--exact", "--best-of", "2"]).exception)
     assert "neither a whole number" in runner.invoke(app, [*asked, "--segments", "6,x"]).output
+
+
+def test_segments_begin_between_words_where_that_is_set(tmp_path: Path, translator: Translator) -> None:
+    set_word = copy(translator)
+    set_word.set_decoding(begin_at="word")
+    plain, between = (one.translate(ENGLISH, segments=10, repairs=False) for one in (translator, set_word))
+    starts = [
+        [segment.pieces[0][0] for one in each for segment in one.segments if segment.pieces]
+        for each in (plain, between)
+    ]
+    assert "▁" in starts[1]
+    assert not any(map(str.isalnum, starts[1]))
+    assert any(map(str.isalnum, starts[0]))
+    for segments, quality in ((1, "fast"), (None, "exact")):  # K = 1 has no borders
+        one, other = (
+            each.translate(ENGLISH[:3], segments=segments, quality=quality, batch_size=1)
+            for each in (translator, set_word)
+        )
+        assert [each.text for each in one] == [each.text for each in other]
+    (tmp_path / "in").write_text("".join(f"{line}\n" for line in ENGLISH))
+    asked = ["translate", str(tmp_path / "in"), "--to", translator.target, "--from", translator.source]
+    asked += ["--threads", "1", "--segments", "10", "--no-repairs"]
+    written = CliRunner().invoke(app, [*asked, "--set", "decode.begin_at=word"]).stdout.splitlines()
+    assert written == [one.text for one in between]
+    assert "only settings of decode" in str(CliRunner().invoke(app, [*asked, "--set", "train.steps=1"]).exception)
+    assert "begin_at" in str(CliRunner().invoke(app, [*asked, "--set", "decode.begin_at=here"]).exception)
 
 
 def test_long_text_is_translated_to_its_end(translator: Translator) -> None:

@@ -57,6 +57,9 @@ class ScriptedEngine(StepEngine):
     def start(self, sources, n_segments, options=None):
         return ScriptedStepper([self._scripts[tuple(ids)] for ids in sources], self.batches)
 
+    def deletions(self, pairs):
+        return [[0.0] * len(target) for _, target in pairs]
+
 
 @pytest.fixture
 def tokenizer() -> BpeTokenizer:
@@ -80,7 +83,7 @@ def scripted(tokenizer: BpeTokenizer) -> Callable[[Scripts], Translator]:
             {
                 "data": {"tokenizer": "bpe"},
                 "model": {"max_segments": 4},
-                "train": {"segments": len(next(iter(scripts.values())))},
+                "train": {"segments": len(next(iter(scripts.values()))), "delete_tokens": 0.1},
                 "decode": {"extra_steps": 3},
             }
         )

@@ -23,6 +23,7 @@ PYTHON = Path(sys.executable).parent
 STAGES = {
     "ende200k.sh": [
         "corpus", "teacher", "k10", "mixed", "k2", "k5", "nat", "paper-k2", "paper-k5", "paper-k10", "ablations",
+        "mixed12", "mixed-word", "deleting", "both", "second",
     ],
     "neighbours.sh": ["sat", "nat", "cmlm", "ctc"],
     "builtin.sh": ["teacher", "teacher2", "student", "tiny", "tiny-at"],
@@ -38,7 +39,7 @@ def commands(recipe: str, out: Path, **more: str) -> list[list[str]]:
     )
     echo.chmod(0o755)
     environment = {**os.environ, "RECOVERSAT": shlex.quote(str(echo)), "STEPS": "70", "TEACHER_STEPS": "70"} | more
-    environment |= {"TEACHER2_STEPS": "70"}
+    environment |= {"TEACHER2_STEPS": "70", "PYTHON": str(echo)}
     done = subprocess.run(
         ["bash", str(RECIPES / recipe), "DATA", str(out), *STAGES[recipe]],
         env=environment, capture_output=True, text=True, check=True,
@@ -60,8 +61,8 @@ def test_every_training_has_settings_that_exist(recipe: str, tmp_path: Path) -> 
     for words in trainings:
         config = settings_of(words)
         name = Path(words[words.index("--out") + 1]).name
-        shorter = {"nat": 17} | dict.fromkeys(("k2", "k5", "k10"), 21)
-        assert config.train.steps == shorter.get(name, 70)
+        other = {"nat": 17, "mixed12": 140} | dict.fromkeys(("k2", "k5", "k10"), 21)
+        assert config.train.steps == other.get(name, 70)
         source = words[words.index("--init-from") + 1] if "--init-from" in words else None
         start = dict.fromkeys(("teacher", "student", "tiny", "tiny-at")) | dict.fromkeys(("k2", "k5", "k10"), "mixed")
         begun = start.get(name, "teacher")
@@ -122,6 +123,24 @@ def test_the_ablations_are_a_sweep_as_long_as_the_papers_recipe(tmp_path: Path) 
     other = ende200k(tmp_path, PAPER_RATE="1e-3", INIT_DECODER="1")["ablations"]
     assert "--init-decoder" in other
     assert settings_of(["--preset", "iwslt16", *other[2:]]).train.learning_rate == 1e-3
+
+
+def test_better_students_have_text_of_their_own(tmp_path: Path) -> None:
+    run = commands("ende200k.sh", tmp_path)
+    trainings = {Path(words[words.index("--out") + 1]).name: words for words in run if words[0] == "train"}
+    read = [Path(trainings[name][1]).name for name in ("both", "second", "mixed12")]
+    assert read == ["distilled-both", "distilled-second", "distilled"]
+    made = {
+        Path(words[words.index("--out") + 1]).name: words[words.index("distill") + 1 :]
+        for words in run
+        if "distill" in words
+    }
+    assert made["distilled-both"][-3:] == ["--beam", "4", "--with-references"]
+    assert (made["distilled-second"][0], made["distilled-second"][-2:]) == (f"{tmp_path}/mixed", ["--best-of", "3"])
+    for name, settings in {"mixed-word": ("word", 0.0), "deleting": ("token", 0.2)}.items():
+        train = settings_of(trainings[name]).train
+        assert (train.cut_at, train.delete_tokens) == settings
+        assert train.segments == [1, 2, 3, 4, 5, 6, 8, 10]
 
 
 def test_what_is_compared_with_the_paper_is_not_repaired(tmp_path: Path) -> None:

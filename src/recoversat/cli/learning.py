@@ -91,10 +91,16 @@ def average(
 
 @app.command(epilog="Example: `recoversat distill teacher corpus --out distilled --beam 4`")
 def distill(
-    teacher: Annotated[Path, typer.Argument(help="Autoregressive model: folder or training run.")],
+    teacher: Annotated[Path, typer.Argument(help="Model that writes with K = 1: folder or training run.")],
     corpus: Annotated[Path, typer.Argument(help="Prepared corpus whose training side it translates.")],
     out: Annotated[Path, typer.Option(help="Corpus folder to write.")],
     beam: Annotated[int, typer.Option(min=1, help="Beam size; 1 = greedy.")] = 4,
+    best_of: Annotated[
+        int, typer.Option(min=1, help="Of a model for every K, instead of a beam: the likeliest of so many K.")
+    ] = 1,
+    with_references: Annotated[
+        bool, typer.Option("--with-references", help="Keep the corpus' own translations too: each source twice.")
+    ] = False,
     shard_size: Annotated[int, typer.Option(min=1, help="Sentences a shard; a kill loses at most one.")] = 10_000,
     batch_tokens: Annotated[int, typer.Option(min=1, help="Source tokens translated together.")] = 4096,
     device: Device = "auto",
@@ -103,7 +109,10 @@ def distill(
     per_worker: PerWorkerText = None,
     shard: ShardText = None,
 ) -> None:
-    """Translate the training text with a teacher, resumably; several processes share the work with torchrun."""
+    """Translate the training text with a teacher, resumably; several processes share the work with torchrun.
+
+    The text of a second round comes from the student itself: `--best-of 3`.
+    """
     import os
 
     from recoversat.pipeline import distill as distilling
@@ -113,7 +122,9 @@ def distill(
     if crew.ray:  # workers may be anywhere
         device = crew.per_worker.device if device == "auto" else device
         teacher, corpus, out = teacher.resolve(), corpus.resolve(), out.resolve()
-    job = distilling.Distillation(teacher, corpus, out, beam, shard_size, batch_tokens, device, rank, world, crew=crew)
+    job = distilling.Distillation(
+        teacher, corpus, out, beam, shard_size, batch_tokens, best_of, with_references, device, rank, world, crew=crew
+    )
     for key, value in distilling.distill(job).items():
         typer.echo(f"{key.replace('_', ' ')}: {value}", err=True)
 

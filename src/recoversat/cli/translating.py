@@ -78,6 +78,9 @@ PaperRepairs = Annotated[
 NoShortlist = Annotated[
     bool, typer.Option("--no-shortlist", help="Choose from the whole vocabulary, whatever the model's shortlist.")
 ]
+DecodeSettings = Annotated[
+    list[str] | None, typer.Option("--set", help="decode.KEY=VALUE, whatever the model's own (docs/settings.md).")
+]
 Teacher = Annotated[
     Path | None, typer.Option(help="Of a one-step model: teacher that judges its candidates.", show_default=False)
 ]
@@ -118,6 +121,7 @@ def translate(
     format_: Format = None,
     no_repairs: PaperRepairs = False,
     no_shortlist: NoShortlist = False,
+    set_: DecodeSettings = None,
     teacher: Teacher = None,
     lengths: Lengths = 9,
     device: Device = "auto",
@@ -139,7 +143,8 @@ def translate(
         files=files or [], out=out, model=model, source=source, target=target, segments=segments, best_of=best_of,
         quality=quality, exact=exact, batch_size=batch_size, at_once=line_buffered, jsonl=jsonl, beam=beam, show=show,
         trace=trace, force=tuple(force_words or ()), glossary=glossary, min_confidence=min_confidence, format=format_,
-        no_repairs=no_repairs, no_shortlist=no_shortlist, teacher=teacher, lengths=lengths, device=device,
+        no_repairs=no_repairs, no_shortlist=no_shortlist, settings=tuple(set_ or ()), teacher=teacher, lengths=lengths,
+        device=device,
         compute_type=compute_type, threads=threads, max_memory=max_memory,  # type: ignore[arg-type]
     )  # fmt: skip
     if workers or cluster or shard:

@@ -16,7 +16,8 @@ from numpy.typing import NDArray
 
 from recoversat.config import TrainConfig
 from recoversat.data.corpus import ParallelSentences, Sentences
-from recoversat.data.randomness import uniforms
+from recoversat.data.drafts import MOST_REPEATED, N_DRAFT_DRAWS, Drafts
+from recoversat.data.randomness import derived_seed, uniforms
 from recoversat.segments import N_FIXED_DRAWS, Division, Rows, deal_many, divide_many
 from recoversat.vocab import BOS, DEL, EOS, PAD
 
@@ -24,6 +25,7 @@ Ints = NDArray[np.int64]
 WordEnds = Callable[[Ints], NDArray[np.bool_]]
 
 _SHUFFLE, _DIVIDE = 0, 1  # what a draw is for, folded into the seed
+_DRAFT = 2  # the same
 _ROUND = 32  # line lengths are multiples of this
 
 
@@ -87,6 +89,7 @@ class LineShape:
         repeats = config.repeat_prob > 0 and max(config.segment_choices) > 1
         k = max(config.segment_choices)
         longest_rows = int(pairs.tgt.lengths.max()) * (2 if repeats else 1) + k
+        longest_rows += MOST_REPEATED if config.delete_tokens else 0
         n_rows = _round_up(longest_rows)
         # the source side gets its share, so that both sides of a line fill up together
         copied = config.repeat_prob * pairs.tgt.lengths.mean() / max(2 * (k - 1), 1) if repeats else 0.0
@@ -126,10 +129,18 @@ class Batches:
         """Return this process's share of an update: `accumulate` batches."""
         epoch, chosen = self.plan.sentences(update)
         src, tgt = _gather(self.pairs.src, chosen), _gather(self.pairs.tgt, chosen)
-        division = self._divide(epoch, chosen, tgt, random_prob_at(self.config, update))
-        return self._pack(src, tgt, division)
+        drafts = self._drafts(epoch, chosen, tgt) if self.config.delete_tokens else None
+        tgt = drafts.tgt if drafts else tgt
+        division = self._divide(epoch, chosen, tgt, random_prob_at(self.config, update), drafts)
+        return self._pack(src, tgt, division, drafts)
 
-    def _divide(self, epoch: int, chosen: Ints, tgt: Sentences, random_prob: float) -> Division:
+    def _drafts(self, epoch: int, chosen: Ints, tgt: Sentences) -> Drafts:
+        draws = uniforms(derived_seed(self.config.seed, _DRAFT), epoch, chosen, N_DRAFT_DRAWS)
+        return Drafts.of(tgt, self.config.delete_tokens, draws)
+
+    def _divide(
+        self, epoch: int, chosen: Ints, tgt: Sentences, random_prob: float, drafts: Drafts | None = None
+    ) -> Division:
         lengths = tgt.lengths
         n_draws = 1 + N_FIXED_DRAWS + int(lengths.max())
         draws = uniforms(self.config.seed * 2 + _DIVIDE, epoch, chosen, n_draws)
@@ -137,16 +148,18 @@ class Batches:
         n_segments = choices[(draws[:, 0] * len(choices)).astype(np.int64)]
         if self.dealt:
             return deal_many(lengths, n_segments)
+        if drafts:
+            n_segments = np.where(drafts.is_draft, 1, n_segments)
         may_cut = None
         if self.config.cut_at == "word":
             may_cut = np.zeros((len(lengths), int(lengths.max())), dtype=bool)
             may_cut[np.arange(may_cut.shape[1])[None, :] < lengths[:, None]] = self.word_ends(tgt.ids)
         return divide_many(lengths, n_segments, random_prob, self.config.repeat_prob, draws[:, 1:], may_cut)
 
-    def _pack(self, src: Sentences, tgt: Sentences, division: Division) -> list[Batch]:
+    def _pack(self, src: Sentences, tgt: Sentences, division: Division, drafts: Drafts | None = None) -> list[Batch]:
         n_rows = np.where(division.exists, division.length + 1, 0).sum(axis=1)
         line, src_place, row_place = _pack_lines(src.lengths, n_rows, self.shape)
-        rows, number = _flat_rows(tgt, division, self.config.train_on_copies), _number_in_line(line)
+        rows, number = _flat_rows(tgt, division, self.config.train_on_copies, drafts), _number_in_line(line)
         src_columns = {"src_tokens": src.ids, "src_positions": _within(src.lengths)}
         src_columns["src_sentence"] = np.repeat(number, src.lengths)
         row_columns = vars(rows) | {"sentence": np.repeat(number, n_rows)}
@@ -184,7 +197,7 @@ def _gather(sentences: Sentences, chosen: Ints) -> Sentences:
     return Sentences(ids.astype(np.int64), np.cumsum([0, *lengths]))
 
 
-def _flat_rows(tgt: Sentences, division: Division, train_on_copies: bool) -> Rows:
+def _flat_rows(tgt: Sentences, division: Division, train_on_copies: bool, drafts: Drafts | None = None) -> Rows:
     """Do what `segments.rows` does, for a whole batch of divided targets."""
     sentence, segment = np.nonzero(division.exists)
     length = division.length[division.exists]
@@ -201,6 +214,8 @@ def _flat_rows(tgt: Sentences, division: Division, train_on_copies: bool) -> Row
     labels = np.where(closes, np.where(copied, DEL, EOS), tgt.ids[np.minimum(here, last)])
     if not train_on_copies:
         labels[copied & ~closes] = PAD
+    if drafts:
+        labels = drafts.relabel(labels, np.where(steps == 0, -1, here - 1), np.repeat(sentence, counts))
     return Rows(tokens, labels, steps, np.repeat(segment, counts))
 
 

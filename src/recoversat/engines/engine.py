@@ -13,7 +13,7 @@ import numpy as np
 from recoversat.decoding.beam import NBest, beam_search
 from recoversat.decoding.fixed import FixedStepper
 from recoversat.decoding.segmentwise import Decoded, Forced, decode_segments, max_steps
-from recoversat.decoding.stepping import Ints, Stepper
+from recoversat.decoding.stepping import Bools, Ints, Stepper
 from recoversat.decoding.verify import Verifier
 from recoversat.engines.pairs import Pair, check_pairs, equal_rows
 from recoversat.errors import UserError
@@ -35,6 +35,7 @@ class Options:
     together: bool = False  # all segments of a sentence may end with the first that does; not all engines do it
     iterations: int = 10  # passes of mask-predict
     lengths: int = 5  # candidates of mask-predict
+    begins: Bools | None = None  # (V,) what a segment may begin with; K = 1, which has no border, begins as it likes
     lives: Ints | None = None  # (K,) after how many steps each segment ends, to time models that have learnt nothing
 
     def of(self, places: list[int]) -> "Options":
@@ -90,6 +91,10 @@ class Engine(ABC):
 
         They are those decoding chooses from: what it never writes takes no part in them.
         """
+
+    def deletions(self, pairs: Sequence[Pair]) -> list[list[float]]:
+        """Return how probable DEL is after each token of each target, read as one segment: that it is superfluous."""
+        raise UserError("decode.delete_tokens: this engine does not read a draft in one pass; export the model again")
 
     def judged_by(self, teacher: "Engine", n_lengths: int) -> "Engine":
         """Return an engine that writes in several lengths and lets a teacher's scores choose among them."""

@@ -1,6 +1,7 @@
 """Ids as engines want them: lines side by side, and given targets on their way to being scored and back."""
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -8,7 +9,7 @@ from recoversat.decoding.segmentwise import Decoded
 from recoversat.decoding.stepping import Ints
 from recoversat.errors import UserError
 from recoversat.segments import Rows, equal_cuts, rows
-from recoversat.vocab import EOS, PAD
+from recoversat.vocab import DEL, EOS, PAD
 
 Lines = Sequence[Sequence[int] | Ints]
 Pair = tuple[Sequence[int], Sequence[int]]  # ids of source and target, without BOS and EOS
@@ -41,6 +42,16 @@ def equal_rows(target: Sequence[int], n_segments: int) -> Rows:
     """
     cuts = equal_cuts(np.array([len(target)]), np.array([n_segments]), n_segments)[0].tolist()
     return rows([[*target[start:end], EOS] for start, end in zip([0, *cuts[:-1]], cuts, strict=True)])
+
+
+def deleting_rows(target: Sequence[int]) -> Rows:
+    """Return the rows of one segment with DEL as the label of each.
+
+    >>> deleting_rows([11, 12]).tokens.tolist(), deleting_rows([11, 12]).labels.tolist()
+    ([1, 11, 12], [4, 4, 4])
+    """
+    own = equal_rows(target, 1)
+    return replace(own, labels=np.full_like(own.labels, DEL))
 
 
 def pair_batches(pairs: Sequence[Pair], n_segments: int, most_rows: int) -> Iterator[list[int]]:

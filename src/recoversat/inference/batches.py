@@ -8,7 +8,7 @@ import numpy as np
 
 from recoversat.config import DecodeConfig
 from recoversat.decoding.segmentwise import Decoded, Forced
-from recoversat.decoding.stepping import Ints
+from recoversat.decoding.stepping import Bools, Ints
 from recoversat.decoding.stopping import between_steps
 from recoversat.engines.engine import Engine, Options
 from recoversat.errors import UserError
@@ -24,6 +24,7 @@ class BatchDecoder:
 
     engine: Engine
     settings: DecodeConfig
+    begins: Bools | None = None  # (V,) what a segment may begin with, where not every token may
 
     def decode(
         self,
@@ -59,6 +60,7 @@ class BatchDecoder:
             self.settings.extra_steps, self.settings.length_penalty, forced, request.top_tokens,
             request.scores or request.top_tokens > 0, shortlist=self.settings.shortlist,
             iterations=self.settings.iterations, lengths=self.settings.lengths,
+            begins=None if forced else self.begins,  # a caller may force a part of a word
         )  # fmt: skip
         if request.beam > 1:
             return self._search(sources, n_segments, request.beam, options)

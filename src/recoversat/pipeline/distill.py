@@ -2,7 +2,7 @@
 
 import shutil
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -23,9 +23,11 @@ from recoversat.files.identity import claim
 from recoversat.files.model_folder import model_fingerprint, read_config, resolve_model, weights_fingerprint
 from recoversat.files.storage import atomic_file, atomic_folder, sweep_partial
 from recoversat.measuring.quality.metrics import corpus_bleu
+from recoversat.pipeline.second_round import BestOfWriter
 from recoversat.show.progress import progress
 from recoversat.text.directions import directed, encode_directed
-from recoversat.text.tokenizer import vocabulary_fingerprint
+from recoversat.text.tokenizer import load_tokenizer, vocabulary_fingerprint
+from recoversat.translator import Translator
 
 SETTINGS = "settings.json"
 _Ids = list[int]
@@ -41,6 +43,8 @@ class Distillation:
     beam: int = 4
     shard_size: int = 10_000
     batch_tokens: int = 4096  # source tokens translated together
+    best_of: int = 1  # of a model for every K: write with so many of them instead of a beam
+    with_references: bool = False  # each source twice: with what was written, and with the reference
     device: str = "auto"
     rank: int = 0
     world: int = 1
@@ -105,7 +109,7 @@ def _claim_shards(job: Distillation, corpus: Corpus) -> dict[str, Any]:
     settings = {
         "teacher": weights_fingerprint(teacher),
         "corpus": corpus.fingerprint,
-        "beam": job.beam,
+        **({"best_of": job.best_of} if job.best_of > 1 else {"beam": job.beam}),
         "length_penalty": config.decode.length_penalty,
         "shard_size": job.shard_size,
     }
@@ -176,16 +180,29 @@ def _translate_shard(job: Distillation, engine: Engine, corpus: Corpus, number: 
 
 def _translate(job: Distillation, engine: Engine, sources: Sequence[_Ids], done: Any) -> list[_Ids]:
     """Translate sources in batches of like length; what did not end within its limit comes back empty."""
-    settings = read_config(resolve_model(job.teacher))[0].decode
-    options = Options(settings.extra_steps, settings.length_penalty, shortlist=settings.shortlist)
+    write = _writer(job, engine)
     targets: list[_Ids] = [[] for _ in sources]
     for batch in _batches(sources, job.batch_tokens):
-        found = engine.search([sources[i] for i in batch], job.beam, options)
-        written = [nbest.best.tokens if nbest.best.closed else [] for nbest in found]
-        for i, tokens in zip(batch, written, strict=True):
+        for i, tokens in zip(batch, write([sources[i] for i in batch]), strict=True):
             targets[i] = tokens
         done(len(batch))
     return targets
+
+
+def _writer(job: Distillation, engine: Engine) -> Callable[[list[_Ids]], list[_Ids]]:
+    """Return what writes a batch: a beam, or the best of several K."""
+    teacher = resolve_model(job.teacher)
+    config, _ = read_config(teacher)
+    if job.best_of > 1:
+        return BestOfWriter(Translator.of(engine, load_tokenizer(teacher), config), job.best_of)
+    settings = config.decode
+    options = Options(settings.extra_steps, settings.length_penalty, shortlist=settings.shortlist)
+
+    def search(sources: list[_Ids]) -> list[_Ids]:
+        found = engine.search(sources, job.beam, options)
+        return [nbest.best.tokens if nbest.best.closed else [] for nbest in found]
+
+    return search
 
 
 def _batches(sources: Sequence[_Ids], batch_tokens: int) -> Iterator[list[int]]:
@@ -227,6 +244,10 @@ def _join(job: Distillation, corpus: Corpus, n_shards: int, facts: dict[str, Any
     if not src:
         raise UserError(f"{job.teacher} wrote nothing for any sentence; train the teacher longer")
     report = {"read": len(corpus.train), "dropped": len(corpus.train) - len(src), "kept": len(src)}
+    if job.with_references:
+        report |= {"references": len(corpus.train)}
+        src += [corpus.train.src[i].tolist() for i in range(len(corpus.train))]
+        tgt += [corpus.train.tgt[i].tolist() for i in range(len(corpus.train))]
     with atomic_folder(job.out) as folder:
         corpus.tokenizer.save(folder)
         dtype = corpus.train.src.ids.dtype

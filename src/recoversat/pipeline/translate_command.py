@@ -7,6 +7,7 @@ from typing import Any
 
 from recoversat.cluster.inputs import open_input
 from recoversat.cluster.translating import ModelChoice
+from recoversat.config import parse_overrides
 from recoversat.engines.loading import ComputeType
 from recoversat.errors import UserError
 from recoversat.files.builtin import builtin_model
@@ -49,6 +50,7 @@ class TranslateCommand:
     format: str = LINES
     no_repairs: bool = False
     no_shortlist: bool = False
+    settings: tuple[str, ...] = ()
     teacher: Path | None = None
     lengths: int = 9
     device: str = "auto"
@@ -70,13 +72,16 @@ class TranslateCommand:
             raise UserError("--glossary goes without --force, which names a place in one division into segments")
         if self.at_once and self.force:
             raise UserError("--line-buffered goes without --force, which looks at all lines together")
+        for setting in self.settings:
+            if not setting.startswith("decode."):
+                raise UserError(f"--set {setting}: only settings of decode can change, e.g. decode.begin_at=word")
         if self.exact and (self.quality not in (None, "exact") or self.best_of):
             raise UserError("--exact goes without --best-of and another --quality")
 
     def check_shared(self) -> None:
         """Refuse what several workers cannot do."""
         steers = self.force or self.teacher or self.max_memory or self.quality or self.best_of
-        steers = steers or self.no_repairs or self.no_shortlist
+        steers = steers or self.no_repairs or self.no_shortlist or self.settings
         shows = self.show or self.trace or self.at_once or self.format != LINES or self.min_confidence is not None
         if steers or self.glossary or shows or self.exact or isinstance(self.segments, tuple):
             raise UserError(
@@ -161,6 +166,8 @@ class TranslateCommand:
             translator.set_decoding(repairs="none")
         if self.no_shortlist:
             translator.set_decoding(shortlist=False)
+        if self.settings:
+            translator.set_decoding(**parse_overrides(self.settings)["decode"])
         return translator
 
     def _settings(self) -> dict[str, Any]:
@@ -171,6 +178,6 @@ class TranslateCommand:
             "segments": self.segments, "best_of": self.best_of, "quality": self.quality, "exact": self.exact,
             "beam": self.beam, "batch_size": self.batch_size, "jsonl": self.jsonl, "show": self.show,
             "glossary": self.glossary and fingerprint(self.glossary), "min_confidence": self.min_confidence,
-            "no_repairs": self.no_repairs, "no_shortlist": self.no_shortlist, "teacher": teacher,
-            "lengths": self.lengths, "device": self.device, "compute_type": self.compute_type,
+            "no_repairs": self.no_repairs, "no_shortlist": self.no_shortlist, "settings": list(self.settings),
+            "teacher": teacher, "lengths": self.lengths, "device": self.device, "compute_type": self.compute_type,
         }  # fmt: skip

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from recoversat.errors import UserError
 from recoversat.files.storage import fingerprint, lines_of, write_text
-from recoversat.vocab import BOS, EOS, N_SPECIAL, PAD, SPECIAL_PIECES, UNK
+from recoversat.vocab import BOS, EOS, N_SPECIAL, PAD, SPECIAL_PIECES, TERMINATORS, UNK
 
 _MANY = 64  # lines that are worth a second thread
 
@@ -44,6 +44,9 @@ class Tokenizer(Protocol):
 
     def word_ends(self, ids: NDArray[np.int64]) -> NDArray[np.bool_]:
         """Say for each token whether a word ends with it (a cut may stand after it)."""
+
+    def begins(self) -> NDArray[np.bool_]:
+        """Say of each id whether a segment that begins with it breaks no word (V,): punctuation, EOS and DEL do not."""
 
     def save(self, folder: Path) -> Path:
         """Write the tokenizer into a folder and return its file."""
@@ -135,6 +138,10 @@ class SentencePieceTokenizer(Tokenizer):
     def word_ends(self, ids: NDArray[np.int64]) -> NDArray[np.bool_]:
         return np.append(self._starts_word[ids[1:]], True)[: len(ids)]
 
+    def begins(self) -> NDArray[np.bool_]:
+        marks = [i >= self._first_word and not any(map(str.isalnum, piece)) for i, piece in enumerate(self._pieces)]
+        return np.asarray(self._starts_word | marks | np.isin(np.arange(self.size), TERMINATORS))
+
     def save(self, folder: Path) -> Path:
         (folder / SENTENCEPIECE_FILE).write_bytes(self._model)
         return folder / SENTENCEPIECE_FILE
@@ -184,6 +191,9 @@ class BpeTokenizer(Tokenizer):
 
     def word_ends(self, ids: NDArray[np.int64]) -> NDArray[np.bool_]:
         return np.asarray(~self._glued[ids])
+
+    def begins(self) -> NDArray[np.bool_]:
+        raise UserError("decode.begin_at=word: text split with '@@ ' does not say which pieces begin a word; use token")
 
     def save(self, folder: Path) -> Path:
         write_text(folder / BPE_FILE, "\n".join(self._pieces) + "\n")

@@ -6,9 +6,9 @@ import pytest
 from recoversat.config import TrainConfig
 from recoversat.data.batching import Batch, Batches, UpdatePlan, random_prob_at
 from recoversat.data.corpus import ParallelSentences, Sentences
-from recoversat.data.randomness import uniforms
+from recoversat.data.randomness import derived_seed, uniforms
 from recoversat.segments import rows
-from recoversat.vocab import BOS, PAD
+from recoversat.vocab import BOS, DEL, EOS, PAD
 from tests.oracles import divide
 
 
@@ -140,3 +140,41 @@ def test_draws_have_an_address() -> None:
     many = uniforms(0, 0, np.arange(2000), 50)
     assert abs(many.mean() - 0.5) < 0.005
     assert abs(np.corrcoef(many[:, 0], many[:, 1])[0, 1]) < 0.07
+
+
+def draft_rows(target: list[int], count: int, end: int) -> tuple[list[int], list[int]]:
+    """Say tokens again, one sentence at a time: what rows read, and what they are to predict."""
+    draft = [*target[:end], *target[end - count : end], *target[end:]]
+    superfluous = [end <= place < end + count for place in range(len(draft))]
+    labels = []
+    for read in range(-1, len(draft)):
+        proper = [draft[place] for place in range(read + 1, len(draft)) if not superfluous[place]]
+        labels.append(DEL if read >= 0 and superfluous[read] else [*proper, EOS][0])
+    return [BOS, *draft], labels
+
+
+@pytest.mark.parametrize("k", [1, 4])
+def test_drafts_say_tokens_twice_and_mark_them(k: int) -> None:
+    pairs, seen = corpus(200), set()
+    off = TrainConfig(segments=k, batch_tokens=600, steps=20, seed=3)
+    plain, batches = (
+        Batches.of(pairs, off.model_copy(update={"delete_tokens": share}), word_ends) for share in (0.0, 0.4)
+    )
+    for update in (0, batches.plan.updates_per_epoch + 1):
+        found, before = sentences_of(batches[update]), sentences_of(plain[update])
+        assert found.keys() == before.keys()
+        epoch, chosen = batches.plan.sentences(update)
+        draws = uniforms(derived_seed(3, 2), epoch, chosen, 3)
+        for sentence, (chance, many, where) in zip(chosen, draws, strict=True):
+            key, target = tuple(pairs.src[sentence].tolist()), pairs.tgt[sentence].tolist()
+            if chance >= 0.4:
+                assert found[key] == before[key]
+                continue
+            end = 1 + int(where * len(target))
+            count = min(int(many * 4), end)
+            tokens, labels = draft_rows(target, count, end)
+            n = len(tokens)
+            assert found[key] == (tokens, labels, list(range(n)), [0] * n)
+            seen.add((count, end == len(target)))
+    assert {count for count, _ in seen} == {0, 1, 2, 3}
+    assert (1, True) in seen  # what is said twice may be the end

@@ -32,7 +32,7 @@ def writes(scripts: dict[tuple[str, int], list[str]], **decode: object) -> Trans
         {
             "data": {"tokenizer": "bpe"},
             "model": {"max_segments": 2},
-            "train": {"segments": [1, 2]},
+            "train": {"segments": [1, 2], "delete_tokens": 0.1},
             "decode": {"segment_length": 1, **decode},
         }
     )

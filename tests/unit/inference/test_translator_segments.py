@@ -6,6 +6,7 @@ import pytest
 from recoversat.config import DataConfig, parse_config
 from recoversat.errors import UserError
 from recoversat.files.builtin import builtin_model
+from recoversat.inference.request import Request
 from recoversat.text.directions import choose_direction, known_language
 from recoversat.translator import Translator
 from tests.unit.inference.by_count import numbers
@@ -34,6 +35,20 @@ def test_auto_takes_the_least_k_that_keeps_segments_short() -> None:
     mixed = translator([1, 2, 4, 8])
     assert mixed.segment_counts("auto", [1, 4, 5, 8, 9, 16, 17, 32, 33, 500]).tolist() == [1, 1, 2, 2, 4, 4, 8, 8, 8, 8]
     assert translator([1, 2, 4, 8], 2.0).segment_counts("auto", [4, 5]).tolist() == [2, 4]
+
+
+def test_auto_takes_no_more_segments_than_it_may() -> None:
+    mixed = translator([1, 2, 4, 8])
+    mixed.set_decoding(most_segments=5)
+    assert mixed.segment_counts("auto", [1, 8, 9, 17, 500]).tolist() == [1, 2, 4, 4, 4]
+    assert mixed.segment_counts(8, [500]).tolist() == [8]  # what is named stands
+    request = Request("auto", 1, 1, best_of=3)
+    assert mixed._counts(request, [500, 8]) == [(1, 2, 4), (1, 2, 4)]
+    mixed.set_decoding(most_segments=1)
+    assert mixed.segment_counts(None, [500]).tolist() == [1]
+    other = translator([4, 8])
+    other.set_decoding(most_segments=2)
+    assert other.segment_counts("auto", [500]).tolist() == [4]  # the least it has learnt
 
 
 @pytest.mark.parametrize("length", range(1, 65))

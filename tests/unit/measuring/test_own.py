@@ -18,7 +18,7 @@ def other_value(key: str) -> Any:
     """Make up another value for a setting, of whatever type."""
     field = DecodeConfig.model_fields[key]
     if field.default is None:
-        return -1.0
+        return -1.0 if float in get_args(field.annotation) else 2
     if choices := get_args(field.annotation):
         return next(choice for choice in choices if choice != field.default)
     return not field.default if isinstance(field.default, bool) else field.default + 1

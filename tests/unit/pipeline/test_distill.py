@@ -1,12 +1,18 @@
 """Distillation decodes through the engine's own search, in batches that fit what a GPU captures."""
 
 import json
+import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
+from typer.testing import CliRunner
 
+from recoversat.cli import app
+from recoversat.data.corpus import ParallelSentences, open_corpus
+from recoversat.data.prepare import TextPairs, prepare
 from recoversat.decoding.beam import NBest
 from recoversat.engines.cuda.capture import Capturer, Replay, rehearse
 from recoversat.engines.cuda.engine import BATCHES, GraphEngine
@@ -16,8 +22,9 @@ from recoversat.errors import UserError
 from recoversat.model.transformer import Transformer
 from recoversat.model.weights import load_model
 from recoversat.pipeline.distill import Distillation, _batches, _teacher_engine, _translate
+from recoversat.translator import Translator
 from recoversat.vocab import N_SPECIAL
-from tests.system.tiny_model import WORDS, write_tiny_model
+from tests.system.tiny_model import WORDS, tiny_config, write_sentences, write_tiny_model
 
 CPU = torch.device("cpu")
 
@@ -103,3 +110,53 @@ def test_a_one_step_model_cannot_teach(tmp_path: Path) -> None:
     nat = write_tiny_model(tmp_path / "nat", kind="nat")
     with pytest.raises(UserError, match="of kind 'nat' cannot teach"):
         _teacher_engine(job_of(nat))
+
+
+@pytest.fixture(scope="module")
+def corpus(teacher: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("corpus")
+    for seed, name in enumerate(("src", "tgt")):
+        write_sentences(folder / name, 40, seed)
+    settings = tiny_config().data.model_copy(update={"max_ratio": 99.0})
+    prepare(TextPairs(folder / "src", folder / "tgt"), folder / "corpus", settings, tokenizer_from=teacher, quiet=True)
+    return folder / "corpus"
+
+
+def distilled(teacher: Path, corpus: Path, out: Path, *more: str) -> ParallelSentences:
+    done = CliRunner().invoke(app, ["distill", str(teacher), str(corpus), "--out", str(out), "--device", "cpu", *more])
+    assert done.exit_code == 0, done.output
+    return open_corpus(out).train
+
+
+@pytest.mark.parametrize("joined", [False, True])
+def test_a_second_round_has_the_winners_of_best_of(teacher: Path, corpus: Path, tmp_path: Path, joined: bool) -> None:
+    settings = json.loads((teacher / "config.json").read_text())
+    settings["decode"] |= {"join_overlaps": joined, "whole_characters": False, "segment_length": 3.0}
+    copied = Path(shutil.copytree(teacher, tmp_path / "teacher"))
+    (copied / "config.json").write_text(json.dumps(settings))
+    found = distilled(copied, corpus, tmp_path / "out", "--best-of", "2", "--batch-tokens", "50")
+    lines = (corpus.parent / "src").read_text().splitlines()
+    best = Translator(copied, device="cpu").translate(lines, best_of=2)
+    ended = [one for one in best if all(segment.ending != "cut" for segment in one.segments) and one.ids]
+    assert [target.tolist() for target in (found.tgt[i] for i in range(len(found)))] == [one.ids for one in ended]
+    assert 5 < len(found) < 40
+    assert len({len(one.segments) for one in ended}) > 1
+    assert open_corpus(tmp_path / "out").manifest["distilled"]["best_of"] == 2
+
+
+def test_references_are_kept_beside_what_was_written(teacher: Path, corpus: Path, tmp_path: Path) -> None:
+    alone = distilled(teacher, corpus, tmp_path / "alone", "--beam", "1")
+    both = distilled(teacher, corpus, tmp_path / "both", "--beam", "1", "--with-references")
+    given = open_corpus(corpus).train
+    assert len(both) == len(alone) + len(given)
+    for side in ("src", "tgt"):
+        expected = [
+            *(getattr(alone, side)[i] for i in range(len(alone))),
+            *(getattr(given, side)[i] for i in range(len(given))),
+        ]
+        assert all(np.array_equal(getattr(both, side)[i], one) for i, one in enumerate(expected))
+
+
+def test_best_of_more_than_a_model_has_is_refused(teacher: Path) -> None:
+    with pytest.raises(UserError, match="fewer values of K"):
+        _translate(replace(job_of(teacher), best_of=4), TorchEngine(model_of(teacher), CPU), [[7]], lambda count: None)

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from recoversat.errors import UserError
 from recoversat.text.tokenizer import BpeTokenizer, SentencePieceTokenizer, load_tokenizer
-from recoversat.vocab import EOS, N_SPECIAL, SPECIAL_PIECES, UNK
+from recoversat.vocab import BOS, DEL, EOS, N_SPECIAL, PAD, SPECIAL_PIECES, UNK
 
 SAMPLE = ["There are lots of farmers doing this today.", "Es gibt heute viele Farmer mit diesem Ansatz."] * 20
 sentencepiece = SentencePieceTokenizer.train(SAMPLE, vocab_size=400, max_lines=1000)
@@ -99,3 +99,14 @@ def test_missing_and_damaged_are_refused(tmp_path: Path) -> None:
 def test_a_vocabulary_too_small_for_the_characters_says_how_large_it_must_be() -> None:
     with pytest.raises(UserError, match=r"data\.vocab_size = 100 is too small .* use at least 2\d\d"):
         SentencePieceTokenizer.train(["a small house", "ein kleines Haus"] * 20, 100, 100)
+
+
+def test_what_begins_between_words() -> None:
+    begins = sentencepiece.begins()
+    (ids,) = sentencepiece.encode(["There are farmers. doing this ☃ today."])
+    words = "".join("|" * int(begins[i]) + piece for i, piece in zip(ids, sentencepiece.pieces(ids), strict=True))
+    assert words.replace("▁", "").replace("|", " ") == " There are farmers . doing this <0xE2><0x98><0x83> today ."
+    assert begins[[EOS, DEL]].all()
+    assert not begins[[PAD, BOS, UNK]].any()
+    with pytest.raises(UserError, match="use token"):
+        BpeTokenizer([*SPECIAL_PIECES, "gas", "cham@@"]).begins()

@@ -106,7 +106,7 @@ class BeamSession:
     def _run_encoder(self) -> None:
         self._model.encode(self._arena.device["src"], self._source_positions, self._memory)
 
-    def _run_step(self, n_seen: int) -> None:
+    def _run_step(self, n_seen: int, special: bool) -> None:
         state, (batch, width) = self._state, self._state.sums.shape
         state.row_mask.index_copy_(2, state.rows, self._itself)
         hidden = self._model.step(state.tokens, self._rows, n_seen, self._memory)

@@ -53,13 +53,16 @@ class Graphs:
     """What a bucket has captured: its encoder, and a step for each number of cache rows that one may look at."""
 
     def __init__(
-        self, capturer: Capturer, state: Tensor, encode: Replay, step: Callable[[int], None], room: int
+        self, capturer: Capturer, state: Tensor, encode: Replay, step: Callable[[int, bool], None], room: int
     ) -> None:
-        """Take functions over static buffers; `step` gets the number of rows it looks at, at most `room`."""
+        """Take functions over static buffers; `step` gets the number of rows it looks at, at most `room`.
+
+        It also hears whether it is a first step with a choice of its own (`special_first` of `take_steps`).
+        """
         self._capturer, self._state, self._room = capturer, state, room
         self._run_encoder, self._run_step = encode, step
         self._encode: Replay | None = None
-        self._step_for: dict[int, Replay] = {}
+        self._step_for: dict[tuple[int, bool], Replay] = {}
 
     def drop(self) -> None:
         """Let go of the graphs and of the session that owns them: a cycle waits for the garbage collector."""
@@ -73,18 +76,19 @@ class Graphs:
             self._encode = self._capturer.capture(self._run_encoder, self._state)
         self._encode()
 
-    def take_steps(self, most: int, unasked: int, rows_a_step: int, n_left: Tensor) -> int:
+    def take_steps(self, most: int, unasked: int, rows_a_step: int, n_left: Tensor, special_first: bool = False) -> int:
         """Step until `n_left[step]` is 0, which nobody asks before step `unasked`; return the number of steps."""
         for taken in range(1, most + 1):
-            self._step(min(rung(taken * rows_a_step, SEEN), self._room))()
+            self._step(min(rung(taken * rows_a_step, SEEN), self._room), special_first and taken == 1)()
             if unasked <= taken < most and not n_left[taken - 1].item():
                 return taken
         return most
 
-    def _step(self, n_seen: int) -> Replay:
-        if n_seen not in self._step_for:
-            self._step_for[n_seen] = self._capturer.capture(lambda: self._run_step(n_seen), self._state)
-        return self._step_for[n_seen]
+    def _step(self, n_seen: int, special: bool) -> Replay:
+        kind = n_seen, special
+        if kind not in self._step_for:
+            self._step_for[kind] = self._capturer.capture(lambda: self._run_step(*kind), self._state)
+        return self._step_for[kind]
 
 
 def rehearse(function: Replay, state: Tensor) -> None:

@@ -97,12 +97,15 @@ class GraphEngine(Engine):
         limits = np.maximum(options.most_steps(sources, n_segments), 1)
         k = rung(int(n_segments.max(initial=1)), SEGMENTS)
         source, room = self._lengths(sources, limits, k)
+        barred = options.begins is not None and k > 1
 
         def decode(part: slice) -> list[Decoded]:
             bucket = SegmentBucket(_batch(sources[part]), source, k, room)
             session = self._session(bucket, lambda: SegmentSession(self._model, self._capturer, bucket))
             assert isinstance(session, SegmentSession)
-            return session.decode(sources[part], n_segments[part], limits[part])
+            if options.begins is not None:
+                self._model.barred[: len(options.begins)].copy_(torch.from_numpy(~options.begins))
+            return session.decode(sources[part], n_segments[part], limits[part], barred)
 
         return self._in_parts(decode, len(sources), (source, room, k))
 
@@ -150,6 +153,9 @@ class GraphEngine(Engine):
         session = self._session(bucket, lambda: CausalSession(self._model, self._capturer, bucket))
         assert isinstance(session, CausalSession)
         return session
+
+    def deletions(self, pairs: Sequence[Pair]) -> list[list[float]]:
+        return self._reference.deletions(pairs)
 
     def _lengths(self, sources: Sources, limits: Ints, rows_a_step: int) -> tuple[int, int]:
         """Return the bucket's source length and cache rows."""

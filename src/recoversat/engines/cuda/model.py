@@ -39,6 +39,8 @@ class GraphModel:
         sizes = weights.sizes
         self._heads = (sizes.n_heads, sizes.head)
         self._scale = sizes.head_true**-0.5
+        # (V,) what may not begin a segment, where not everything may
+        self.barred = torch.zeros(sizes.vocab, dtype=torch.bool, device=weights.device)
 
     def new_memory(self, batch: int, length: int, mask: Tensor) -> Memory:
         """Make room for encoded sources."""

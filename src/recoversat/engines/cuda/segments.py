@@ -65,21 +65,26 @@ class SegmentSession:
         """Let go of the graphs; the session is not used again."""
         self._graphs.drop()
 
-    def decode(self, sources: Sequence[Sequence[int]], n_segments: Ints, limits: Ints) -> list[Decoded]:
-        """Write the translations of sources that fit the bucket."""
+    def decode(
+        self, sources: Sequence[Sequence[int]], n_segments: Ints, limits: Ints, barred: bool = False
+    ) -> list[Decoded]:
+        """Write the translations of sources that fit the bucket; `barred`: not all tokens may begin a segment."""
         self._fill(sources, n_segments, limits)
         self._arena.upload()
         self._graphs.encode()
         unasked = steps_before_asking(max(len(source) for source in sources), int(n_segments.max()))
-        taken = self._graphs.take_steps(int(limits.max()), unasked, self._bucket.segments, self._state.n_active)
+        taken = self._graphs.take_steps(int(limits.max()), unasked, self._bucket.segments, self._state.n_active, barred)
         return self._collect(taken, n_segments, limits)
 
     def _run_encoder(self) -> None:
         self._model.encode(self._arena.device["src"], self._source_positions, self._memory)
 
-    def _run_step(self, n_seen: int) -> None:
+    def _run_step(self, n_seen: int, barred: bool) -> None:
         hidden = self._model.step(self._state.tokens, self._rows, n_seen, self._memory)
-        self._model.ops.choose(self._model.logits(hidden, single=self._bucket.segments == 1), self._state)
+        logits = self._model.logits(hidden, single=self._bucket.segments == 1)
+        if barred:
+            logits.masked_fill_(self._model.barred & (self._state.single == 0)[:, None], -torch.inf)
+        self._model.ops.choose(logits, self._state)
 
     def _fill(self, sources: Sequence[Sequence[int]], n_segments: Ints, limits: Ints) -> None:
         """Write sources and the state before the first step on the host; places without a sentence end at once."""

@@ -25,8 +25,9 @@ from recoversat.engines.onnx.scoring import score_rows, takes_masks
 from recoversat.engines.onnx.shortlist import LISTED_STEP, Vocabulary, Whole, open_lists
 from recoversat.engines.onnx.stepper import Buffers, OnnxStepper, Positions
 from recoversat.engines.onnx.verifying import OnnxVerifier
-from recoversat.engines.pairs import Pair, check_pairs, equal_rows, pair_batches, scored, side_by_side
+from recoversat.engines.pairs import Pair, check_pairs, deleting_rows, equal_rows, pair_batches, scored, side_by_side
 from recoversat.errors import UserError
+from recoversat.segments import Rows
 from recoversat.vocab import DEL, NEVER_EMITTED
 
 # How much goes through a graph at once: less is slower, more gains nothing and needs memory.
@@ -90,7 +91,8 @@ class OnnxEngine(StepEngine):
         length = memory.shape[3]
         room = length + length // 5 + widest  # what is longer is rare, and makes the cache grow
         vocabulary = self._vocabulary(sources, single, options)
-        return OnnxStepper(self._step, memory, lengths, self._positions, vocabulary, room, self._buffers)
+        begin = None if options.begins is None or single else vocabulary.only(options.begins)
+        return OnnxStepper(self._step, memory, lengths, self._positions, vocabulary, room, self._buffers, begin)
 
     def encode(self, sources: Sources) -> Sources:
         """Remember keys and values; where memory is bounded, sources are encoded whenever they are needed."""
@@ -138,13 +140,32 @@ class OnnxEngine(StepEngine):
             targets = [equal_rows(target, n_segments) for _, target in some]
             if self._max_memory is not None and len(targets[0].labels) > most:  # is alone
                 return stepwise(some, n_segments)
-            memory, lengths = self._encode([source for source, _ in some])
-            whole = self._whole(n_segments == 1)
-            log_probs = score_rows(self._step, memory, lengths, self._positions, whole, targets)
-            each = np.split(log_probs, np.cumsum([len(target.labels) for target in targets])[:-1])
+            each = self._score_rows([source for source, _ in some], targets, n_segments == 1)
             return [scored(target, own.tolist()) for target, own in zip(targets, each, strict=True)]
 
         return self._in_parts(part, list(pair_batches(pairs, n_segments, most)))
+
+    def deletions(self, pairs: Sequence[Pair]) -> list[list[float]]:
+        most = self._rows_at_once()
+        longest = max((len(target) + 1 for _, target in pairs), default=0)
+        if self._max_memory is not None and longest > most:
+            raise UserError("decode.delete_tokens: max_memory is too small to read a draft in one pass; allow more")
+        if not self._takes_masks:
+            return super().deletions(pairs)
+        check_pairs(pairs)
+
+        def part(places: list[int]) -> list[list[float]]:
+            targets = [deleting_rows(pairs[i][1]) for i in places]
+            each = self._score_rows([pairs[i][0] for i in places], targets, single=False)
+            return [np.exp(own[1:]).tolist() for own in each]
+
+        return self._in_parts(part, list(pair_batches(pairs, 1, most)))
+
+    def _score_rows(self, sources: Sources, targets: Sequence[Rows], single: bool) -> list[Floats]:
+        """Return the log-probability of every row's label, target by target."""
+        memory, lengths = self._encode(sources)
+        log_probs = score_rows(self._step, memory, lengths, self._positions, self._whole(single), targets)
+        return np.split(log_probs, np.cumsum([len(target.labels) for target in targets])[:-1])
 
     def _in_parts(self, work: Callable[[list[int]], list[_Result]], parts: list[list[int]]) -> list[_Result]:
         """Work on parts of a batch, in as many threads as there may be; results come in the order of the batch."""

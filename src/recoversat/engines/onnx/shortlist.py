@@ -91,6 +91,9 @@ class Vocabulary(Protocol):
     def places(self, ids: Ints) -> Ints:
         """Return where these pieces are; FREE stays FREE."""
 
+    def only(self, allowed: Bools) -> "Vocabulary":
+        """Return the same without pieces that are not allowed (V,)."""
+
 
 @dataclass(frozen=True)
 class Whole:
@@ -106,6 +109,11 @@ class Whole:
 
     def places(self, ids: Ints) -> Ints:
         return ids
+
+    def only(self, allowed: Bools) -> "Whole":
+        bias = self.inputs["bias"].copy()
+        bias[: len(allowed)][~allowed] = -np.inf
+        return Whole(self.inputs | {"bias": bias})
 
 
 class Listed:
@@ -124,6 +132,11 @@ class Listed:
 
     def places(self, ids: Ints) -> Ints:
         return np.where(ids == FREE, FREE, np.searchsorted(self._pieces, ids))
+
+    def only(self, allowed: Bools) -> "Listed":
+        bias = self._bias.copy()
+        bias[:, : len(self._pieces)][:, ~allowed[self._pieces]] = -np.inf
+        return Listed(self.inputs, self._pieces, bias)
 
 
 class Lists:

@@ -24,23 +24,26 @@ class OnnxStepper:
 
     def __init__(
         self, session: Any, memory: Floats, memory_lengths: NDArray[np.int32],
-        positions: "Positions", vocabulary: Vocabulary, room: int, buffers: "Buffers",
+        positions: "Positions", vocabulary: Vocabulary, room: int, buffers: "Buffers", begin: Vocabulary | None = None,
     ) -> None:  # fmt: skip
-        """Take the source's keys and values (2L, B, H, S, E); `room` is how many rows most sentences need."""
+        """Take the source's keys and values (2L, B, H, S, E); `room` is how many rows most sentences need.
+
+        The first step chooses from `begin`, where that is another vocabulary.
+        """
         self._binding = Binding(session)
         self._position: Floats = np.empty((1, 1, positions.d_model), dtype=np.float32)
         self._n_best: Ints = np.zeros(1, dtype=np.int64)
         self._scored: Bools = np.zeros(1, dtype=np.bool_)
-        self._vocabulary = vocabulary
-        self._binding.inputs(vocabulary.inputs | {"position": self._position})
-        self._binding.inputs({"n_best": self._n_best, "scored": self._scored})
+        self._rows: _Rows | None = None
+        self._use(begin or vocabulary)
+        self._later = vocabulary if begin else None
+        self._binding.inputs({"position": self._position, "n_best": self._n_best, "scored": self._scored})
         self._memory, self._memory_lengths = memory, memory_lengths
         self._positions, self._room, self._buffers = positions, room, buffers
         self._cache: Floats = np.empty((*memory.shape[:3], 0, memory.shape[4]), dtype=np.float32)  # (2L, B, H, M, E)
         self._filled: Ints = np.zeros(len(memory_lengths), dtype=np.int64)  # (B,) rows each sentence has in it
         self._sentences: Ints = np.arange(len(memory_lengths))  # (B,) whose source lies in each place
         self._steps = 0
-        self._rows: _Rows | None = None
         self._bind_memory()
 
     def step(
@@ -62,7 +65,11 @@ class OnnxStepper:
             self._position[:] = self._positions.at(self._steps)
             self._binding.run()
         self._steps += 1
-        return rows.choice(self._vocabulary)
+        choice = rows.choice(self._vocabulary)
+        if self._later:
+            self._use(self._later)
+            self._later = None
+        return choice
 
     def keep(self, which: Ints) -> None:
         """Drop or reorder members of the batch."""
@@ -76,6 +83,10 @@ class OnnxStepper:
         self._cache, self._filled = np.take(self._cache, which, axis=1), self._filled[which]
         self._bind_memory()
         self._bind_cache()
+
+    def _use(self, vocabulary: Vocabulary) -> None:
+        self._vocabulary, self._rows = vocabulary, None
+        self._binding.inputs(vocabulary.inputs)
 
     def _move(self, which: Ints) -> None:
         """Let the written rows of hypotheses take each other's places; their sources are the same."""

@@ -13,7 +13,7 @@ from recoversat.decoding.segmentwise import Decoded
 from recoversat.decoding.stepping import FREE, Bools, Choice, Ints
 from recoversat.engines.engine import Options, Sources, StepEngine
 from recoversat.engines.pairs import Pair, side_by_side
-from recoversat.engines.torch.scoring import score_pairs
+from recoversat.engines.torch.scoring import delete_probs, score_pairs
 from recoversat.engines.torch.verifying import TorchVerifier
 from recoversat.model.transformer import DecoderCache, Transformer
 from recoversat.vocab import DEL, NEVER_EMITTED
@@ -40,12 +40,17 @@ class TorchEngine(StepEngine):
         """Run all rows of a target at once."""
         return score_pairs(self._model, pairs, n_segments)
 
+    def deletions(self, pairs: Sequence[Pair]) -> list[list[float]]:
+        return delete_probs(self._model, pairs)
+
     def verifier(self, source: Sequence[int], room: int, options: Options = Options()) -> TorchVerifier:
         return TorchVerifier(self._model, self._start_cache([source], 1))
 
     def start(self, sources: Sources, n_segments: Ints, options: Options = Options()) -> "TorchStepper":
         cache = self._start_cache(sources, int(n_segments.max()))
-        return TorchStepper(self._model, cache, torch.from_numpy(n_segments == 1).to(self._device))
+        single = torch.from_numpy(n_segments == 1).to(self._device)
+        barred = None if options.begins is None else torch.from_numpy(~options.begins).to(self._device)
+        return TorchStepper(self._model, cache, single, barred)
 
     @torch.inference_mode()
     def _start_cache(self, sources: Sources, n_segments: int) -> DecoderCache:
@@ -60,10 +65,11 @@ class TorchEngine(StepEngine):
 class TorchStepper:
     """A batch of sentences being written by the model."""
 
-    def __init__(self, model: Transformer, cache: DecoderCache, single: Tensor) -> None:
+    def __init__(self, model: Transformer, cache: DecoderCache, single: Tensor, barred: Tensor | None = None) -> None:
         self._model, self._cache = model, cache
         self._sources = np.arange(len(single))  # which source each member translates
         self._single = single  # (B,) sentences of one segment, which have nothing to delete
+        self._barred = barred  # (V,) what the first token of a segment may not be
 
     @torch.inference_mode()
     def step(
@@ -76,6 +82,9 @@ class TorchStepper:
         for token in NEVER_EMITTED:
             logits[..., token] = -torch.inf
         logits[..., DEL].masked_fill_(self._single[:, None], -torch.inf)
+        if self._barred is not None:
+            logits.masked_fill_(self._barred & ~self._single[:, None, None], -torch.inf)
+            self._barred = None  # only the first step begins segments
         log_probs = logits.log_softmax(dim=-1, dtype=torch.float32)
         best, best_tokens = top(log_probs, min(max(n_best, 1), log_probs.shape[-1]))
         chosen_log_prob, chosen = best[..., 0], best_tokens[..., 0]

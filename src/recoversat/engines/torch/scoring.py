@@ -14,32 +14,59 @@ from torch import Tensor
 
 from recoversat.decoding.segmentwise import Decoded
 from recoversat.decoding.stopping import between_steps
-from recoversat.engines.pairs import Lines, Pair, check_pairs, equal_rows, pair_batches, scored, side_by_side
+from recoversat.engines.pairs import (
+    Lines,
+    Pair,
+    check_pairs,
+    deleting_rows,
+    equal_rows,
+    pair_batches,
+    scored,
+    side_by_side,
+)
 from recoversat.model.transformer import Transformer
+from recoversat.segments import Rows
 from recoversat.vocab import DEL, NEVER_EMITTED
 
+_BATCH_ROWS = 8192  # or source tokens, that go through the model together
 _LOGIT_ROWS = 2048  # rows whose logits exist at the same time
 
 
-@torch.inference_mode()
-def score_pairs(
-    model: Transformer, pairs: Sequence[Pair], n_segments: int = 1, batch_tokens: int = 8192
-) -> list[Decoded]:
+def score_pairs(model: Transformer, pairs: Sequence[Pair], n_segments: int = 1) -> list[Decoded]:
     """Score each target given its source; with K > 1 as if written in K equal segments."""
+    targets = [equal_rows(target, n_segments) for _, target in pairs]
+    banned = [*NEVER_EMITTED, DEL] if n_segments == 1 else list(NEVER_EMITTED)
+    found = _score(model, pairs, targets, n_segments, banned)
+    return [scored(target, own) for target, own in zip(targets, found, strict=True)]
+
+
+def delete_probs(model: Transformer, pairs: Sequence[Pair]) -> list[list[float]]:
+    """Return the probability of DEL after each token of each target."""
+    found = _score(model, pairs, [deleting_rows(target) for _, target in pairs], 1, list(NEVER_EMITTED))
+    return [np.exp(own[1:]).tolist() for own in found]
+
+
+@torch.inference_mode()
+def _score(
+    model: Transformer, pairs: Sequence[Pair], targets: Sequence[Rows], n_segments: int, banned: list[int]
+) -> list[list[float]]:
+    """Return the log-probability of every row's label, target by target."""
     check_pairs(pairs)
-    found: dict[int, Decoded] = {}
-    for batch in pair_batches(pairs, n_segments, batch_tokens):
+    found: dict[int, list[float]] = {}
+    for batch in pair_batches(pairs, n_segments, _BATCH_ROWS):
         between_steps()
-        found |= zip(batch, _score(model, [pairs[i] for i in batch], n_segments), strict=True)
+        sources, some = [pairs[i][0] for i in batch], [targets[i] for i in batch]
+        found |= zip(batch, _score_batch(model, sources, some, banned), strict=True)
     return [found[i] for i in range(len(pairs))]
 
 
-def _score(model: Transformer, pairs: Sequence[Pair], n_segments: int) -> list[Decoded]:
-    """Run one batch and cut the log-probabilities of its rows pair by pair."""
+def _score_batch(
+    model: Transformer, sources: Sequence[Sequence[int]], targets: Sequence[Rows], banned: list[int]
+) -> list[list[float]]:
+    """Run one batch and cut the log-probabilities of its rows target by target."""
     device = model.embedding.weight.device
-    targets = [equal_rows(target, n_segments) for _, target in pairs]
     columns: list[Lines] = [
-        [source for source, _ in pairs],
+        sources,
         [r.tokens for r in targets],
         [r.steps for r in targets],
         [r.segments for r in targets],
@@ -49,10 +76,8 @@ def _score(model: Transformer, pairs: Sequence[Pair], n_segments: int) -> list[D
     positions = torch.arange(src.shape[1], device=device).expand_as(src)
     hidden = model(src, positions, src_real, tokens, steps, segments, real)  # (B, N, D)
     labels = torch.from_numpy(np.concatenate([r.labels for r in targets])).to(device)  # (R,)
-    banned = [*NEVER_EMITTED, DEL] if n_segments == 1 else list(NEVER_EMITTED)
     log_probs = _log_probs(model, hidden[real.bool()], labels, banned)
-    each = log_probs.cpu().split([len(r.labels) for r in targets])
-    return [scored(target, own.tolist()) for target, own in zip(targets, each, strict=True)]
+    return [own.tolist() for own in log_probs.cpu().split([len(r.labels) for r in targets])]
 
 
 def _real(lines: Lines, device: torch.device) -> Tensor:

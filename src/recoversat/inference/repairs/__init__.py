@@ -22,6 +22,7 @@ REPAIRS = {
     "split_sentences": Switch("translate several sentences in one line by themselves"),
     "lower_capitals": Switch("translate text that is all in capitals in small letters, and give it capitals again"),
     "join_overlaps": Switch("say once what the end of one segment and the beginning of the next both say"),
+    "delete_tokens": Switch("leave out tokens that one more pass, with K = 1, marks by DEL; needs train.delete_tokens"),
     "cut_loops": Switch("say once what a translation says four times in a row or more, and its source does not"),
     "whole_characters": Switch(
         "where segments have torn a character spelt in bytes, write again as one segment, or else keep the source",

@@ -210,10 +210,11 @@ def test_a_step_asks_the_device_nothing_and_uses_nothing_of_the_host() -> None:
     for bucket in (SegmentBucket(2, 16, 5, 64), SegmentBucket(1, 16, 1, 64), SegmentBucket(2, 16, 4, 128)):
         segments = SegmentSession(model, capturer, bucket)
         segments._run_encoder()
-        segments._run_step(64)
+        for barred in (False, True):
+            segments._run_step(64, barred)
     beam = BeamSession(model, capturer, BeamBucket(2, 16, 4, 64))
     beam._run_encoder()
-    beam._run_step(64)
+    beam._run_step(64, False)
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
@@ -323,3 +324,19 @@ def test_drafts_are_verified_by_graphs_not_step_by_step(engines: Engines) -> Non
     got = decode_exactly(graphs, [source], k, one)[0]
     assert got.segments == expected.segments
     assert got.accepted  # none where K = 1 wrote every token itself
+
+
+def test_only_some_tokens_begin_segments_and_one_segment_begins_as_it_likes(engines: Engines) -> None:
+    reference, graphs = engines
+    sources, k, limits = sources_of([7, 25, 3, 12]), np.array([4, 1, 2, 5]), np.full(4, 9)
+    free = reference.decode(sources, k, Options(limits=limits))
+    begins = np.zeros(len(reference._model.embedding.weight), dtype=bool)
+    begins[[EOS, DEL, *range(40, 60)]] = True
+    begins[free[1].segments[0][0]] = False  # what K = 1 begins with
+    options = Options(limits=limits, begins=begins)
+    expected, got = (engine.decode(sources, k, options) for engine in (reference, graphs))
+    assert [one.segments for one in got] == [one.segments for one in expected]
+    assert got[1].segments == free[1].segments
+    assert all(begins[segment[0]] for one in (got[0], *got[2:]) for segment in one.segments)
+    assert not all(begins[token] for one in got for segment in one.segments for token in segment[1:])
+    assert [one.segments for one in graphs.decode(sources, k, Options(limits=limits))] == [one.segments for one in free]

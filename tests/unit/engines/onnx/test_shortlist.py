@@ -227,3 +227,18 @@ def test_half_of_the_files_is_no_list(folder: Path, tmp_path: Path) -> None:
             (copied / path.name).write_bytes(path.read_bytes())
     (tmp_path / TABLE).write_bytes((folder.parent / TABLE).read_bytes())
     assert OnnxEngine(copied, CONFIG)._lists is None
+
+
+def test_only_some_pieces_of_a_list_begin_segments(engine: OnnxEngine) -> None:
+    begins = np.zeros(V, dtype=bool)
+    begins[[EOS, DEL, *range(100, 130)]] = True
+    together, alone = (
+        [one for sources in groups for one in decode(engine, sources, 4, begins=begins)]
+        for groups in ([SOURCES], [[source] for source in SOURCES])
+    )
+    assert [one.segments for one in together] == [one.segments for one in alone]
+    assert all(begins[segment[0]] for one in together for segment in one.segments)
+    later = {token for one in together for segment in one.segments for token in segment[1:]}
+    assert not begins[list(later)].all()
+    for source, one in zip(SOURCES, together, strict=True):
+        assert written(one) <= own_list(engine, source)

@@ -1,12 +1,15 @@
 """Scores of given pairs against a plain computation, one sentence at a time."""
 
+from collections.abc import Sequence
+
 import numpy as np
 import pytest
 import torch
 
 from recoversat.config import ModelConfig
 from recoversat.engines.pairs import Pair
-from recoversat.engines.torch.scoring import score_pairs
+from recoversat.engines.torch import scoring
+from recoversat.engines.torch.scoring import delete_probs, score_pairs
 from recoversat.errors import UserError
 from recoversat.model.transformer import Transformer
 from recoversat.segments import assemble, rows
@@ -61,10 +64,13 @@ def test_scores_are_those_of_asking_token_by_token(model: Transformer, pairs: li
 
 
 @pytest.mark.parametrize("batch_tokens", [1, 30, 100])
-def test_the_batch_does_not_matter(model: Transformer, pairs: list[Pair], batch_tokens: int) -> None:
+def test_the_batch_does_not_matter(
+    model: Transformer, pairs: list[Pair], batch_tokens: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     whole = score_pairs(model, pairs)
+    monkeypatch.setattr(scoring, "_BATCH_ROWS", batch_tokens)
     order = np.random.default_rng(batch_tokens).permutation(len(pairs)).tolist()
-    for at, score in zip(order, score_pairs(model, [pairs[i] for i in order], batch_tokens=batch_tokens), strict=True):
+    for at, score in zip(order, score_pairs(model, [pairs[i] for i in order]), strict=True):
         assert score.log_probs == [pytest.approx(whole[at].log_probs[0], abs=1e-4)]
 
 
@@ -79,7 +85,8 @@ def test_batches_hold_no_more_than_they_may(
         return forward(self, *inputs)
 
     monkeypatch.setattr(Transformer, "forward", spy)
-    score_pairs(model, pairs, batch_tokens=60)
+    monkeypatch.setattr(scoring, "_BATCH_ROWS", 60)
+    score_pairs(model, pairs)
     assert max(sizes) <= 60
     assert len(sizes) < len(pairs)
 
@@ -119,3 +126,19 @@ def test_an_empty_source_is_refused_with_its_number(model: Transformer) -> None:
 
 def test_no_pairs_no_scores(model: Transformer) -> None:
     assert score_pairs(model, []) == []
+
+
+@torch.inference_mode()
+def test_del_after_each_token_is_what_the_model_says_step_by_step(model: Transformer, pairs: list[Pair]) -> None:
+    for (source, target), found in zip(pairs, delete_probs(model, pairs), strict=True):
+        assert len(found) == len(target)
+        cache = model.start(model.encode(*_line(source)), torch.ones(1, len(source)), 1)
+        for place, token in enumerate([BOS, *target]):
+            logits = model.logits(model.append(torch.tensor([[token]]), cache))[0, 0]
+            logits[[PAD, BOS, UNK]] = -torch.inf
+            if place:
+                assert found[place - 1] == pytest.approx(float(logits.softmax(dim=-1)[DEL]), abs=1e-5)
+
+
+def _line(source: Sequence[int]) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    return torch.tensor([source]), torch.arange(len(source))[None], torch.ones(1, len(source), dtype=torch.long)

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from recoversat.measuring.quality.length_buckets import bleu_by_length, source_lengths
+from recoversat.measuring.quality.length_buckets import bleu_by_length, length_table, source_lengths
 from recoversat.measuring.quality.metrics import corpus_bleu
 from recoversat.measuring.quality.outputs import SystemOutput, TestSet
 
@@ -34,3 +34,20 @@ def test_sub_words_are_counted_where_they_are_known(toy):
     assert source_lengths(toy)[1] == "words"
     known = replace(toy, source_tokens=[[9] * 7] * len(toy.sources))
     assert source_lengths(known) == ([7] * len(toy.sources), "sub-words")
+
+
+def test_what_long_sentences_lose_is_shown():
+    references = [[7, 8], [7, 8, 9, 7]]
+    test_set = TestSet("t", ["a b", " ".join("a" * 15)], ["x", "y"], reference_tokens=references)
+    whole = SystemOutput("AT", "t", ["x", "y"], tokens=[[7], [7, 8, 9, 9]])
+    short = SystemOutput("K16", "t", ["x", "y"], tokens=[[7], [7, 5]])
+    table = length_table([whole, short, SystemOutput("file", "t", ["x", "y"])], test_set, "AT")
+    assert table is not None
+    assert table.rows == [
+        ["1–10", "1", "AT", "100.0", "50.0"],
+        ["1–10", "1", "K16", "100.0", "50.0"],
+        ["11–20", "1", "AT", "100.0", "75.0"],
+        ["11–20", "1", "K16", "50.0", "25.0"],
+    ]
+    assert length_table([whole, short], test_set, None) is None
+    assert length_table([whole], replace(test_set, reference_tokens=None), "AT") is None

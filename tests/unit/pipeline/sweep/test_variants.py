@@ -135,3 +135,11 @@ def test_the_shipped_sweep_is_the_papers_tables_3_and_4(tmp_path):
     assert {v.label: configs[run_of[v]].train.repeat_prob for v in sweep.variants if v.axis == "q"} == {
         "0": 0, "0.1": 0.1, "0.3": 0.3, "0.5": 0.5, "0.7": 0.7, "0.9": 0.9, "1": 1,
     }  # fmt: skip
+
+
+def test_the_other_shipped_sweep_has_settings_that_exist(tmp_path):
+    sweep = read_sweep(CONFIGS / "students.yaml")
+    (tmp_path / "base.yaml").write_text(yaml.safe_dump(sweep.config))
+    _, configs = _runs(sweep.variants, tmp_path, SweepOptions())
+    assert configs["paper"] == load_config(preset="iwslt16")
+    assert len(configs) == 5
