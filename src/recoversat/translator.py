@@ -19,7 +19,7 @@ from recoversat.engines.engine import Engine
 from recoversat.engines.loading import ComputeType, EngineOptions, load_engine
 from recoversat.engines.pairs import check_pairs
 from recoversat.errors import UserError
-from recoversat.files.builtin import builtin_model
+from recoversat.files.builtin import model_folder
 from recoversat.files.model_folder import read_config, resolve_model
 from recoversat.inference.assembling import Draft, Source, join_drafts, lazy_segments
 from recoversat.inference.background import awaitable
@@ -33,6 +33,7 @@ from recoversat.inference.request import Request, WantedSegments, check_lines, c
 from recoversat.inference.translation import Translation
 from recoversat.text.alignment import Floats, Part, Range, locate_parts
 from recoversat.text.directions import choose_direction, prefix_of
+from recoversat.text.documents import LINES, choose_format
 from recoversat.text.documents.block import Block
 from recoversat.text.documents.translating import TranslatedDocument, translate_blocks, translate_documents
 from recoversat.text.glossary import Glossary, GlossaryLike
@@ -81,7 +82,7 @@ class Translator:
         intra_threads: int = 0,
         max_memory: int | None = None,
     ) -> None:
-        folder = builtin_model(source, target) if model is None else resolve_model(Path(model))
+        folder = model_folder(None if model is None else Path(model), source, target)
         options = EngineOptions(device, compute_type, intra_threads, max_memory)
         self.config, _ = read_config(folder)
         self.set_direction(source, target)
@@ -301,11 +302,11 @@ class Translator:
         Lines may be any number; a document is read whole. docs/files.md lists the formats.
         """
         from recoversat.pipeline.outputs import Job
-        from recoversat.pipeline.translate_documents import choose_format, translate_documents
+        from recoversat.pipeline.translate_documents import translate_documents
         from recoversat.pipeline.translate_files import translate_lines
 
-        format, jsonl = choose_format(None, [Path(src)], False)
-        if format == "lines":
+        format, jsonl = choose_format("", [Path(src)], False)
+        if format == LINES:
             translate_lines(self, [Path(src)], Path(out), segments=segments, beam=beam, jsonl=jsonl)
         else:
             translate_documents(self, Job([Path(src)], Path(out)), format=format, segments=segments, beam=beam)

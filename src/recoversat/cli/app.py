@@ -1,7 +1,11 @@
 """The command itself, and the options that several verbs share."""
 
+import inspect
+from collections.abc import Callable
+from dataclasses import fields
+from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Protocol, TypeVar
 
 import typer
 
@@ -21,6 +25,7 @@ ConfigFile = Annotated[Path | None, typer.Option("--config", help="YAML file of 
 Preset = Annotated[str | None, typer.Option(help="Start from: iwslt16, wmt14, wmt16, small, deep-shallow.")]
 Set = Annotated[list[str] | None, typer.Option("--set", help="section.key=value; wins over --config.")]
 Device = Annotated[str, typer.Option(help="cpu, cuda or auto.")]
+ComputeTypeName = Annotated[str, typer.Option(help="int8, float32; on a GPU float16, bfloat16, float32.")]
 Model = Annotated[Path | None, typer.Option(help="Model folder or training run; a built-in one by default.")]
 From = Annotated[str | None, typer.Option("--from", help="Language of the source text.")]
 To = Annotated[str | None, typer.Option("--to", help="Language of the translation.")]
@@ -38,19 +43,6 @@ def parse_segments(text: str) -> int | tuple[int, ...] | Literal["auto"]:
     return tuple(map(int, parts)) if len(parts) > 1 else int(text)
 
 
-def parse_bytes(text: str) -> int:
-    """Read a size in bytes, as pydantic understands it: 512M, 2GB, 1.5GiB."""
-    from pydantic import ByteSize, TypeAdapter, ValidationError
-
-    try:
-        size = int(TypeAdapter(ByteSize).validate_python(text))
-    except ValidationError:
-        size = 0
-    if size < 1:
-        raise typer.BadParameter(f"{text!r} is no size; write e.g. 512M or 2G")
-    return size
-
-
 Segments = Annotated[
     Any,
     typer.Option(
@@ -58,6 +50,32 @@ Segments = Annotated[
         help="K, or auto: by length; of several, 6,10, the best. The model's own by default.",
     ),
 ]  # fmt: skip
+
+
+class _Dataclass(Protocol):
+    __dataclass_fields__: ClassVar[dict[str, Any]]
+
+
+Options = TypeVar("Options", bound=_Dataclass)
+
+
+def verb(options: type[Options], epilog: str) -> Callable[[Callable[[Options], None]], Callable[[Options], None]]:
+    """Add a verb that is given an object of a dataclass: its fields, in their order, are the options, declared once."""
+
+    def add(run: Callable[[Options], None]) -> Callable[[Options], None]:
+        @wraps(run)
+        def command(**given: Any) -> None:
+            run(options(**given))
+
+        lists = {one.name: one.default_factory() for one in fields(options) if callable(one.default_factory)}
+        declared = inspect.signature(options).parameters
+        command.__annotations__ = {name: one.annotation for name, one in declared.items()}
+        asked = [one.replace(default=lists.get(name, one.default)) for name, one in declared.items()]
+        command.__signature__ = inspect.Signature(asked)  # type: ignore[attr-defined]
+        app.command(epilog=epilog)(command)
+        return run
+
+    return add
 
 
 @app.callback(invoke_without_command=True)

@@ -80,15 +80,14 @@ def calibrate(
 ) -> None:
     """Make a model's confidence the probability of a good translation; kept in its folder (docs/decoding.md)."""
     from recoversat.data.prepare import TextPairs
-    from recoversat.files.builtin import builtin_model
-    from recoversat.files.model_folder import resolve_model
+    from recoversat.files.builtin import model_folder
     from recoversat.measuring.quality.calibration import calibrate, keep
     from recoversat.measuring.reports.table import to_markdown
     from recoversat.translator import Translator
 
     if not 0 < chrf < 100:
         raise UserError(f"--chrf {chrf:g}: chrF2++ is between 0 and 100; 30 to 50 is usual")
-    folder = resolve_model(model) if model else builtin_model(source, target)
+    folder = model_folder(model, source, target)
     translator = Translator(folder, source=source, target=target, device=device)
     if 1 not in translator.config.train.segment_choices:
         raise UserError(f"{folder}: confidence needs a model that was trained for K = 1 too; this one was not")

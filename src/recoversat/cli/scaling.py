@@ -9,8 +9,8 @@ from recoversat.cli.app import app
 from recoversat.errors import UserError
 
 if TYPE_CHECKING:
+    from recoversat.cli.translate_options import TranslateOptions
     from recoversat.cluster.crew import Crew
-    from recoversat.pipeline.translate_command import TranslateCommand
 
 Workers = Annotated[
     int | None, typer.Option(min=1, help="Processes that share the work; --out is a folder then.", show_default=False)
@@ -22,7 +22,6 @@ PerWorkerText = Annotated[
 ShardText = Annotated[
     str | None, typer.Option("--shard", help="i/n: do every n-th shard only; `merge` joins.", show_default=False)
 ]
-ShardSize = Annotated[int, typer.Option(min=1, help="Of a shared run: lines a shard; a kill loses at most one.")]
 
 
 def crew_of(
@@ -37,15 +36,17 @@ def crew_of(
     return Crew.of(workers or 1, cluster, PerWorker.parse(per_worker or default), shard)
 
 
-def translate_shards(asked: "TranslateCommand", crew: "Crew", shard_size: int) -> None:
+def translate_shards(asked: "TranslateOptions") -> None:
     """Translate files into a folder, with a crew."""
     from recoversat.cluster.run import translate_corpus
+    from recoversat.pipeline.translate_command import model_choice
 
+    crew = crew_of(asked.workers, asked.cluster, asked.per_worker, asked.shard, asked.device, asked.threads)
     if not asked.files or asked.out is None:
         raise UserError("--workers, --cluster and --shard need files and a folder: translate INPUT... --out FOLDER")
     place = crew.per_worker.device if asked.device == "auto" else asked.device
-    choice = asked.model_choice(place)
-    tell_outputs(translate_corpus(asked.files, Path(asked.out), choice, crew, jsonl=asked.jsonl, shard_size=shard_size))
+    choice, out = model_choice(asked, place), Path(asked.out)
+    tell_outputs(translate_corpus(asked.files, out, choice, crew, jsonl=asked.jsonl, shard_size=asked.shard_size))
 
 
 def tell_outputs(outputs: dict[Path, int]) -> None:

@@ -9,8 +9,8 @@ from pathlib import Path
 from recoversat.cluster.inputs import Input, open_input
 from recoversat.cluster.shards import RunStoppedError, Shard
 from recoversat.engines.loading import ComputeType
-from recoversat.files.builtin import builtin_model
-from recoversat.files.model_folder import model_fingerprint, resolve_model
+from recoversat.files.builtin import model_folder
+from recoversat.files.model_folder import model_fingerprint
 from recoversat.files.storage import atomic_file
 from recoversat.inference.request import WantedSegments
 
@@ -33,7 +33,7 @@ class ModelChoice:
     @property
     def folder(self) -> Path:
         """Return the model's folder on this machine."""
-        return builtin_model(self.source, self.target) if self.model is None else resolve_model(self.model).resolve()
+        return model_folder(self.model, self.source, self.target).resolve()
 
     def settings(self, *, jsonl: bool) -> dict[str, object]:
         """Describe the choice for keys: the model by its content, never by its place."""

@@ -13,31 +13,10 @@ from recoversat.files.storage import atomic_stream, decoded, faults_named, open_
 from recoversat.inference.request import WantedSegments
 from recoversat.pipeline.direction import Directions, turned
 from recoversat.pipeline.outputs import Job
-from recoversat.text.documents import FORMATS, Languages, format_of, parse
+from recoversat.text.documents import FORMATS, Languages, parse
 from recoversat.translator import Translator
 
-_JSON_LINES = (".jsonl", ".ndjson")
 _SAMPLE = 512  # blocks that tell the language of a document
-
-
-def choose_format(wanted: str | None, files: Sequence[Path], jsonl: bool) -> tuple[str, bool]:
-    """Tell which format files are in, and whether lines are JSON: as wanted, or else by their extensions.
-
-    >>> choose_format(None, [Path("report.docx")], False), choose_format(None, [Path("corpus.en.gz")], False)
-    (('docx', False), ('lines', False))
-    """
-    if wanted and wanted != "lines" and wanted not in FORMATS:
-        raise UserError(f"--format {wanted}: there are lines, {', '.join(FORMATS)}")
-    if wanted or jsonl or not files:
-        return wanted or "lines", jsonl
-    found = {
-        format_of(path) or ("jsonl" if path.suffix.lower() in _JSON_LINES else "lines")
-        for path in map(unpacked_name, files)
-    }
-    if len(found) > 1:
-        raise UserError(f"files of several formats ({', '.join(sorted(found))}): translate them apart, or add --format")
-    (format,) = found
-    return ("lines", True) if format == "jsonl" else (format, False)
 
 
 def translate_documents(

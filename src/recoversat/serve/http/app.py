@@ -161,7 +161,7 @@ def _own_address(request: Request) -> str:
 
 def _add_information(app: FastAPI, service: Service) -> None:
     catalog = service.catalog
-    models_fingerprint(service.settings.models)  # now: the folder may change while it is served
+    models_fingerprint(tuple(service.settings.models))  # now: the folder may change while it is served
 
     @app.get("/languages", response_model=list[messages.Language], responses=_BUSY, summary="Languages on offer")
     async def languages() -> Response:
@@ -203,7 +203,7 @@ def _frontend_settings(service: Service) -> dict[str, Any]:
         "apiKeys": bool(service.keys),
         "charLimit": service.settings.char_limit,
         "filesTranslation": bool(service.settings.file_limit),
-        "fingerprint": models_fingerprint(service.settings.models),  # ours
+        "fingerprint": models_fingerprint(tuple(service.settings.models)),  # ours
         "frontendTimeout": 500,
         "keyRequired": bool(service.keys),
         "language": {

@@ -1,0 +1,116 @@
+"""The options of `translate`: each declared once, and which of them go together."""
+
+import sys
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Annotated, Any
+
+from typer import Argument, Option
+
+from recoversat.cli.app import ComputeTypeName, Device, Model, Segments, To
+from recoversat.cli.scaling import Cluster, PerWorkerText, ShardText, Workers
+from recoversat.errors import UserError
+from recoversat.files.sizes import parse_bytes
+from recoversat.text.documents import FORMATS, LINES, choose_format
+
+_WORDS = "; ".join(["lines: one each", *(f"{name}: {known.words}" for name, known in FORMATS.items())])
+_Files = Argument(help="Text files; standard input without any.", show_default=False)
+_From = Option("--from", help="Language of the text; auto (the default): what it looks like.")
+_Out = Option(help="File to write; FOLDER/: one for each input.", metavar="PATH", show_default=False)
+_BestOf = Option(min=1, help="Write with so many K and keep the likeliest.", show_default=False)
+_Quality = Option(help="fast; balanced: best of 3; best: with doubt; exact.", show_default=False)
+_Exact = Option("--exact", help="The words of K = 1, drafted in segments and verified; for --batch-size 1.")
+_AtOnce = Option("--line-buffered", help="Answer each line at once, for programs that wait.")
+_Jsonl = Option("--jsonl", help='Lines are {"text": ...}; "translation" is added.')
+_Trace = Option(help="Write each decoding step here, as JSON lines.", show_default=False)
+_Force = Option("--force", help="SEGMENT:POSITION=WORDS must stand there, e.g. '6:1=the'.", show_default=False)
+_Glossary = Option(help="Terms to translate as wished, as TSV (docs/glossary.md).", show_default=False)
+_Least = Option(min=0, max=1, help="Leave lines below it untranslated; in JSON they are doubtful.", show_default=False)
+_Format = Option("--format", metavar="FORMAT", help=f"{_WORDS}. By extension, or else lines.", show_default=False)
+_NoRepairs = Option("--no-repairs", help="As the paper decodes: nothing joined, cut or written again.")
+_NoShortlist = Option("--no-shortlist", help="Choose from the whole vocabulary, whatever the model's shortlist.")
+_Teacher = Option(help="Of a one-step model: teacher that judges its candidates.", show_default=False)
+_Bound = "Of an exported model: bound beside weights, e.g. 500M."
+_Memory = Option(parser=parse_bytes, metavar="SIZE", help=_Bound, show_default=False)
+
+
+@dataclass
+class TranslateOptions:
+    """What a user asks of `translate`."""
+
+    files: Annotated[list[Path], _Files] = field(default_factory=list)
+    model: Model = None
+    source: Annotated[str | None, _From] = None
+    target: To = None
+    out: Annotated[str | None, _Out] = None
+    segments: Segments = None
+    best_of: Annotated[int | None, _BestOf] = None
+    quality: Annotated[str | None, _Quality] = None
+    exact: Annotated[bool, _Exact] = False
+    batch_size: Annotated[int, Option(min=1, help="Sentences translated together.")] = 32
+    at_once: Annotated[bool, _AtOnce] = False
+    jsonl: Annotated[bool, _Jsonl] = False
+    beam: Annotated[int, Option(min=1, help="Beam size, where K is 1; 1 = greedy.")] = 1
+    show: Annotated[str | None, Option(help="segments: number them, mark DEL.", show_default=False)] = None
+    trace: Annotated[Path | None, _Trace] = None
+    force: Annotated[list[str], _Force] = field(default_factory=list)
+    glossary: Annotated[Path | None, _Glossary] = None
+    min_confidence: Annotated[float | None, _Least] = None
+    format: Annotated[str, _Format] = ""
+    no_repairs: Annotated[bool, _NoRepairs] = False
+    no_shortlist: Annotated[bool, _NoShortlist] = False
+    teacher: Annotated[Path | None, _Teacher] = None
+    lengths: Annotated[int, Option(min=1, help="With --teacher: candidates of different length.")] = 9
+    device: Device = "auto"
+    compute_type: ComputeTypeName = "default"
+    threads: Annotated[int, Option(min=0, help="Processor cores used; 0 = all.")] = 0
+    max_memory: Annotated[Any, _Memory] = None
+    workers: Workers = None
+    cluster: Cluster = None
+    per_worker: PerWorkerText = None
+    shard: ShardText = None
+    shard_size: Annotated[int, Option(min=1, help="Of a shared run: lines a shard; a kill loses at most one.")] = 2048
+
+    def __post_init__(self) -> None:
+        """Refuse what cannot be meant, before anything is loaded."""
+        self.format, self.jsonl = choose_format(self.format, self.files, self.jsonl)
+        by_line = self.show or self.trace or self.force or self.jsonl or self.at_once
+        if self.format != LINES and (by_line or self.min_confidence is not None):
+            without = "--show, --trace, --force, --jsonl, --line-buffered and --min-confidence"
+            raise UserError(f"--format {self.format} goes without {without}")
+        if self.show not in (None, "segments"):
+            raise UserError(f"--show {self.show}: there is only --show segments")
+        if self.jsonl and (self.show or self.trace or self.force):
+            raise UserError("--jsonl goes without --show, --trace and --force; --trace FILE writes JSON of its own")
+        if self.glossary and self.force:
+            raise UserError("--glossary goes without --force, which names a place in one division into segments")
+        if self.at_once and self.force:
+            raise UserError("--line-buffered goes without --force, which looks at all lines together")
+        if self.exact and (self.quality not in (None, "exact") or self.best_of):
+            raise UserError("--exact goes without --best-of and another --quality")
+        if self.is_shared:
+            self._check_shared()
+
+    @property
+    def is_shared(self) -> bool:
+        """Say whether the work goes to several workers, or is a share of several commands."""
+        return bool(self.workers or self.cluster or self.shard)
+
+    def _check_shared(self) -> None:
+        """Refuse what several workers cannot do."""
+        steers = self.force or self.teacher or self.max_memory or self.quality or self.best_of
+        steers = steers or self.no_repairs or self.no_shortlist
+        shows = self.show or self.trace or self.at_once or self.format != LINES or self.min_confidence is not None
+        if steers or self.glossary or shows or self.exact or isinstance(self.segments, tuple):
+            raise UserError(
+                "--workers, --cluster and --shard write lines to a folder, and take no options that show or steer"
+            )
+
+    def at_terminal(self) -> "TranslateOptions":
+        """Answer each line at once where somebody types them, with a word on how that goes."""
+        if self.files or not sys.stdin.isatty():
+            return self
+        together = self.format != LINES or bool(self.force)  # translated when all is there
+        hint = "Type text; Ctrl-D ends it and translates" if together else "Type a line and press Enter; Ctrl-D ends"
+        print(hint, file=sys.stderr, flush=True)
+        return self if together else replace(self, at_once=True)
