@@ -301,15 +301,17 @@ class Translator:
 
         Lines may be any number; a document is read whole. docs/files.md lists the formats.
         """
+        from recoversat.pipeline.options import TranslateOptions
         from recoversat.pipeline.outputs import Job
         from recoversat.pipeline.translate_documents import translate_documents
-        from recoversat.pipeline.translate_files import translate_lines
+        from recoversat.pipeline.translate_files import translate_jobs
 
-        format, jsonl = choose_format("", [Path(src)], False)
+        job = Job([Path(src)], Path(out))
+        format, jsonl = choose_format("", job.files, False)
         if format == LINES:
-            translate_lines(self, [Path(src)], Path(out), segments=segments, beam=beam, jsonl=jsonl)
+            translate_jobs(self, [job], TranslateOptions(segments=segments, beam=beam, jsonl=jsonl))
         else:
-            translate_documents(self, Job([Path(src)], Path(out)), format=format, segments=segments, beam=beam)
+            translate_documents(self, job, format=format, segments=segments, beam=beam)
 
     def score_batch(
         self, sources: Sequence[str], targets: Sequence[str], *, segments: int = 1, batch_size: int = 32

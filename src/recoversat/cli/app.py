@@ -1,11 +1,11 @@
-"""The command itself, and the options that several verbs share."""
+"""The command itself, how verbs are added to it, and what several of them read."""
 
 import inspect
 from collections.abc import Callable
 from dataclasses import fields
 from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Protocol, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Protocol, TypeVar
 
 import typer
 
@@ -20,36 +20,6 @@ app = typer.Typer(
     rich_markup_mode="markdown",
     help="Semi-autoregressive machine translation: all segments of a sentence written at the same time.",
 )
-
-ConfigFile = Annotated[Path | None, typer.Option("--config", help="YAML file of settings.")]
-Preset = Annotated[str | None, typer.Option(help="Start from: iwslt16, wmt14, wmt16, small, deep-shallow.")]
-Set = Annotated[list[str] | None, typer.Option("--set", help="section.key=value; wins over --config.")]
-Device = Annotated[str, typer.Option(help="cpu, cuda or auto.")]
-ComputeTypeName = Annotated[str, typer.Option(help="int8, float32; on a GPU float16, bfloat16, float32.")]
-Model = Annotated[Path | None, typer.Option(help="Model folder or training run; a built-in one by default.")]
-From = Annotated[str | None, typer.Option("--from", help="Language of the source text.")]
-To = Annotated[str | None, typer.Option("--to", help="Language of the translation.")]
-NoRepairs = Annotated[bool, typer.Option("--no-repairs", help="Decode as the paper does: nothing is repaired.")]
-Force = Annotated[bool, typer.Option("--force", help="Replace what is already there.")]
-
-
-def parse_segments(text: str) -> int | tuple[int, ...] | Literal["auto"]:
-    """Read K: a number, several, or auto."""
-    if text == "auto":
-        return "auto"
-    parts = text.split(",")
-    if not all(part.isdecimal() and int(part) for part in parts):
-        raise typer.BadParameter(f"{text!r} is neither a whole number from 1 nor auto, nor several such as 6,10")
-    return tuple(map(int, parts)) if len(parts) > 1 else int(text)
-
-
-Segments = Annotated[
-    Any,
-    typer.Option(
-        "--segments", parser=parse_segments, metavar="K",
-        help="K, or auto: by length; of several, 6,10, the best. The model's own by default.",
-    ),
-]  # fmt: skip
 
 
 class _Dataclass(Protocol):

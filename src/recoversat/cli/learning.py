@@ -5,9 +5,20 @@ from typing import Annotated
 
 import typer
 
-from recoversat.cli.app import ConfigFile, Device, Force, Preset, Set, app, optional_pairs, text_pairs
-from recoversat.cli.scaling import Cluster, PerWorkerText, ShardText, Workers, crew_of
+from recoversat.cli.app import app, optional_pairs, text_pairs
+from recoversat.cli.scaling import crew_of
 from recoversat.errors import UserError
+from recoversat.pipeline.options import (
+    Cluster,
+    ConfigFile,
+    Device,
+    Force,
+    PerWorkerText,
+    Preset,
+    Set,
+    ShardText,
+    Workers,
+)
 
 
 @app.command(

@@ -5,9 +5,10 @@ from typing import Annotated
 
 import typer
 
-from recoversat.cli.app import Device, Force, From, Model, NoRepairs, Preset, Set, To, app
+from recoversat.cli.app import app
 from recoversat.errors import UserError
 from recoversat.measuring.reports.table import TableFormat
+from recoversat.pipeline.options import Device, Force, From, Model, NoRepairs, Preset, Set, To
 
 Form = Annotated[TableFormat, typer.Option("--format", help="Print tables as Markdown, or as LaTeX with booktabs.")]
 

@@ -9,19 +9,8 @@ from recoversat.cli.app import app
 from recoversat.errors import UserError
 
 if TYPE_CHECKING:
-    from recoversat.cli.translate_options import TranslateOptions
     from recoversat.cluster.crew import Crew
-
-Workers = Annotated[
-    int | None, typer.Option(min=1, help="Processes that share the work; --out is a folder then.", show_default=False)
-]
-Cluster = Annotated[str | None, typer.Option(help="ray: here; ray=ADDRESS: a cluster.", show_default=False)]
-PerWorkerText = Annotated[
-    str | None, typer.Option("--per-worker", help="cpus=2, gpus=1 or both; a core by default.", show_default=False)
-]
-ShardText = Annotated[
-    str | None, typer.Option("--shard", help="i/n: do every n-th shard only; `merge` joins.", show_default=False)
-]
+    from recoversat.pipeline.options import TranslateOptions
 
 
 def crew_of(

@@ -6,10 +6,10 @@ from typing import Annotated
 
 import typer
 
-from recoversat.cli.app import Device, From, Model, To, app, optional_pairs, verb
+from recoversat.cli.app import app, optional_pairs, verb
 from recoversat.cli.scaling import exit_for_records, translate_shards
-from recoversat.cli.translate_options import TranslateOptions
 from recoversat.errors import UserError
+from recoversat.pipeline.options import Device, From, Model, To, TranslateOptions
 from recoversat.serve.settings import ServeSettings
 
 

@@ -2,7 +2,7 @@
 
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 from recoversat.cluster.inputs import open_input
 from recoversat.cluster.translating import ModelChoice
@@ -13,20 +13,17 @@ from recoversat.files.model_folder import model_fingerprint, read_config, resolv
 from recoversat.files.storage import fingerprint
 from recoversat.inference.request import modes_for
 from recoversat.pipeline.direction import AUTO, Directions, Pair
+from recoversat.pipeline.options import TranslateOptions
 from recoversat.pipeline.outputs import plan_outputs
 from recoversat.pipeline.translate_documents import translate_documents
-from recoversat.pipeline.translate_files import LineOptions, translate_jobs
-from recoversat.show.inspection import Inspection
+from recoversat.pipeline.translate_files import translate_jobs
 from recoversat.text.documents import LINES
 from recoversat.translator import Translator
-
-if TYPE_CHECKING:
-    from recoversat.cli.translate_options import TranslateOptions
 
 _SAMPLE = 512  # lines that tell the language of a corpus
 
 
-def translate(asked: "TranslateOptions") -> int:
+def translate(asked: TranslateOptions) -> int:
     """Do the work; returns how many records were in error, which only JSON lines can be."""
     jobs = plan_outputs(asked.files, asked.out, asked.trace)
     translator = _load(asked)
@@ -38,16 +35,11 @@ def translate(asked: "TranslateOptions") -> int:
                 batch_size=asked.batch_size, beam=asked.beam,
             )  # fmt: skip
         return 0
-    inspection = Inspection(asked.show == "segments", asked.trace, asked.force)
-    batch_size = 1 if asked.at_once else asked.batch_size
-    options = LineOptions(
-        asked.segments, batch_size, asked.beam, asked.jsonl, asked.at_once, inspection, asked.min_confidence
-    )
     can_go_on = not (asked.trace or asked.force)  # a trace has no partial file; forced words need all lines
-    return translate_jobs(translator, directions, jobs, options, partial(_settings, asked) if can_go_on else None)
+    return translate_jobs(translator, jobs, asked, directions, partial(_settings, asked) if can_go_on else None)
 
 
-def model_choice(asked: "TranslateOptions", device: str) -> ModelChoice:
+def model_choice(asked: TranslateOptions, device: str) -> ModelChoice:
     """Say for several workers which model translates, and in which direction: one for all texts."""
     source, target = asked.source, asked.target
     if source == AUTO or not (source or target):
@@ -56,7 +48,7 @@ def model_choice(asked: "TranslateOptions", device: str) -> ModelChoice:
     return ModelChoice(asked.model, source, target, asked.segments, asked.batch_size, asked.beam, device, compute_type)
 
 
-def _common_direction(asked: "TranslateOptions") -> Pair:
+def _common_direction(asked: TranslateOptions) -> Pair:
     """Return the direction in which all files are to be translated; those without letters say nothing."""
     directions = Directions(read_config(_folder(asked))[0].data, asked.source, asked.target)
     chosen: dict[Pair, Path] = {}  # and the first file of each
@@ -74,15 +66,15 @@ def _common_direction(asked: "TranslateOptions") -> Pair:
     return next(iter(chosen), directions.choose("", ""))
 
 
-def _source(asked: "TranslateOptions") -> str | None:
+def _source(asked: TranslateOptions) -> str | None:
     return None if asked.source == AUTO else asked.source
 
 
-def _folder(asked: "TranslateOptions") -> Path:
+def _folder(asked: TranslateOptions) -> Path:
     return model_folder(asked.model, _source(asked), asked.target)
 
 
-def _load(asked: "TranslateOptions") -> Translator:
+def _load(asked: TranslateOptions) -> Translator:
     """Load the model and set it as asked."""
     translator = Translator(
         _folder(asked), source=_source(asked), target=asked.target, device=asked.device,
@@ -100,7 +92,7 @@ def _load(asked: "TranslateOptions") -> Translator:
     return translator
 
 
-def _settings(asked: "TranslateOptions") -> dict[str, Any]:
+def _settings(asked: TranslateOptions) -> dict[str, Any]:
     """Describe all that an output depends on beside its input: the model by its content, never by its place."""
     teacher = asked.teacher and model_fingerprint(resolve_model(asked.teacher))
     return {

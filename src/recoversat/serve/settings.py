@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 from typer import Option
 
-from recoversat.files.sizes import parse_bytes
+from recoversat.pipeline.options import ComputeTypeName, Device, parse_bytes
 
 _Models = Option("--model", help="en-de=FOLDER, or FOLDER; several times for several pairs.", show_default=False)
 _Terms = Option(
@@ -48,8 +48,8 @@ class ServeSettings:
     suggestions: Annotated[Path | None, Option(help="Take /suggest; write JSON lines here.", show_default=False)] = None
     glossaries: Annotated[list[str], _Terms] = field(default_factory=list)
     log_text: Annotated[bool, Option("--log-text", help="Write users' texts to the log.")] = False
-    device: Annotated[str, Option(help="cpu, cuda or auto.")] = "cpu"
-    compute_type: Annotated[str, Option(help="int8, float32; on a GPU float16, bfloat16, float32.")] = "default"
+    device: Device = "cpu"
+    compute_type: ComputeTypeName = "default"
     header_timeout: Annotated[float, Option(hidden=True)] = 10.0  # seconds a client has to send a request's headers
     shutdown_timeout: Annotated[float, Option(hidden=True)] = 30.0  # seconds running requests get to finish
 

@@ -6,8 +6,8 @@ import pytest
 from typer.testing import CliRunner
 
 from recoversat.cli import app
-from recoversat.cli.translate_options import TranslateOptions
 from recoversat.errors import UserError
+from recoversat.pipeline.options import TranslateOptions
 from recoversat.pipeline.translate_command import model_choice
 
 GERMAN, ENGLISH = "Das Wetter ist heute sehr schön.\n", "The weather is very nice today.\n"

@@ -5,14 +5,15 @@ from pathlib import Path
 
 import pytest
 
+from recoversat.pipeline.options import TranslateOptions
 from recoversat.pipeline.outputs import Job
 from recoversat.pipeline.translate_documents import translate_documents
-from recoversat.pipeline.translate_files import translate_lines
+from recoversat.pipeline.translate_files import translate_jobs
 
 
 def translated(translator, folder: Path, text: str) -> list[dict[str, object]]:
     (folder / "in").write_text(text, encoding="utf-8")
-    translate_lines(translator, [folder / "in"], folder / "out", segments=None, batch_size=2, jsonl=True)
+    translate_jobs(translator, [Job([folder / "in"], folder / "out")], TranslateOptions(batch_size=2, jsonl=True))
     return [json.loads(line) for line in (folder / "out").read_text(encoding="utf-8").splitlines()]
 
 

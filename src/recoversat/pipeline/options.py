@@ -1,17 +1,67 @@
-"""The options of `translate`: each declared once, and which of them go together."""
+"""Options that several verbs have, and those of `translate`: each declared once, and which of them go together."""
 
 import sys
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
-from typer import Argument, Option
+from typer import Argument, BadParameter, Option
 
-from recoversat.cli.app import ComputeTypeName, Device, Model, Segments, To
-from recoversat.cli.scaling import Cluster, PerWorkerText, ShardText, Workers
 from recoversat.errors import UserError
-from recoversat.files.sizes import parse_bytes
 from recoversat.text.documents import FORMATS, LINES, choose_format
+
+ConfigFile = Annotated[Path | None, Option("--config", help="YAML file of settings.")]
+Preset = Annotated[str | None, Option(help="Start from: iwslt16, wmt14, wmt16, small, deep-shallow.")]
+Set = Annotated[list[str] | None, Option("--set", help="section.key=value; wins over --config.")]
+Device = Annotated[str, Option(help="cpu, cuda or auto.")]
+ComputeTypeName = Annotated[str, Option(help="int8, float32; on a GPU float16, bfloat16, float32.")]
+Model = Annotated[Path | None, Option(help="Model folder or training run; a built-in one by default.")]
+From = Annotated[str | None, Option("--from", help="Language of the source text.")]
+To = Annotated[str | None, Option("--to", help="Language of the translation.")]
+NoRepairs = Annotated[bool, Option("--no-repairs", help="Decode as the paper does: nothing is repaired.")]
+Force = Annotated[bool, Option("--force", help="Replace what is already there.")]
+
+
+def parse_segments(text: str) -> int | tuple[int, ...] | Literal["auto"]:
+    """Read K: a number, several, or auto."""
+    if text == "auto":
+        return "auto"
+    parts = text.split(",")
+    if not all(part.isdecimal() and int(part) for part in parts):
+        raise BadParameter(f"{text!r} is neither a whole number from 1 nor auto, nor several such as 6,10")
+    return tuple(map(int, parts)) if len(parts) > 1 else int(text)
+
+
+def parse_bytes(text: str) -> int:
+    """Read a size in bytes, as pydantic understands it: 512M, 2GB, 1.5GiB."""
+    from pydantic import ByteSize, TypeAdapter, ValidationError
+
+    try:
+        size = int(TypeAdapter(ByteSize).validate_python(text))
+    except ValidationError:
+        size = 0
+    if size < 1:
+        raise BadParameter(f"{text!r} is no size; write e.g. 512M or 2G")
+    return size
+
+
+Segments = Annotated[
+    Any,
+    Option(
+        "--segments", parser=parse_segments, metavar="K",
+        help="K, or auto: by length; of several, 6,10, the best. The model's own by default.",
+    ),
+]  # fmt: skip
+Workers = Annotated[
+    int | None, Option(min=1, help="Processes that share the work; --out is a folder then.", show_default=False)
+]
+Cluster = Annotated[str | None, Option(help="ray: here; ray=ADDRESS: a cluster.", show_default=False)]
+PerWorkerText = Annotated[
+    str | None, Option("--per-worker", help="cpus=2, gpus=1 or both; a core by default.", show_default=False)
+]
+ShardText = Annotated[
+    str | None, Option("--shard", help="i/n: do every n-th shard only; `merge` joins.", show_default=False)
+]
 
 _WORDS = "; ".join(["lines: one each", *(f"{name}: {known.words}" for name, known in FORMATS.items())])
 _Files = Argument(help="Text files; standard input without any.", show_default=False)
