@@ -1,5 +1,6 @@
 """A corpus that is too large for one process: `translate --workers`, `--cluster` and `--shard`, and `merge`."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -28,14 +29,13 @@ def crew_of(
 def translate_shards(asked: "TranslateOptions") -> None:
     """Translate files into a folder, with a crew."""
     from recoversat.cluster.run import translate_corpus
-    from recoversat.pipeline.translate_command import model_choice
+    from recoversat.pipeline.translate_command import in_one_direction
 
     crew = crew_of(asked.workers, asked.cluster, asked.per_worker, asked.shard, asked.device, asked.threads)
     if not asked.files or asked.out is None:
         raise UserError("--workers, --cluster and --shard need files and a folder: translate INPUT... --out FOLDER")
     place = crew.per_worker.device if asked.device == "auto" else asked.device
-    choice, out = model_choice(asked, place), Path(asked.out)
-    tell_outputs(translate_corpus(asked.files, out, choice, crew, jsonl=asked.jsonl, shard_size=asked.shard_size))
+    tell_outputs(translate_corpus(in_one_direction(replace(asked, device=place)), Path(asked.out), crew))
 
 
 def tell_outputs(outputs: dict[Path, int]) -> None:

@@ -11,28 +11,27 @@ from recoversat.cluster.manifest import Folder, plan
 from recoversat.cluster.merge import merge
 from recoversat.cluster.report import RunReport
 from recoversat.cluster.shards import SET_ASIDE, Load, Shard, WorkList, work_here
-from recoversat.cluster.translating import LoadTranslator, ModelChoice
+from recoversat.cluster.translating import LoadTranslator, run_settings
 from recoversat.errors import UserError
 from recoversat.files.storage import held
+from recoversat.pipeline.options import TranslateOptions
 from recoversat.pipeline.stopping import stop_signals
 from recoversat.show.progress import progress
 from recoversat.translator import WINDOW
 
 
-def translate_corpus(
-    inputs: list[Path], out: Path, choice: ModelChoice, crew: Crew, *, jsonl: bool, shard_size: int
-) -> dict[Path, int]:
+def translate_corpus(asked: TranslateOptions, out: Path, crew: Crew) -> dict[Path, int]:
     """Translate files into a folder with any number of workers; returns what `merge` does, nothing for a share."""
-    settings = choice.settings(jsonl=jsonl)
-    window = choice.batch_size * WINDOW  # sentences sorted and batched together; the same ones as without shards
-    size = -(-shard_size // window) * window
+    settings = run_settings(asked)
+    window = asked.batch_size * WINDOW  # sentences sorted and batched together; the same ones as without shards
+    size = -(-asked.shard_size // window) * window
     folder = Folder(out.resolve())
     with ExitStack() as stack:
         if crew.share is None:  # shares are worked off beside each other
             stack.enter_context(held(folder.run, "another run is at work here; wait for it or write elsewhere"))
-        manifest = plan(folder, inputs, settings, size)
+        manifest = plan(folder, asked.files, settings, size)
         shards = list(manifest.shards())
-        load = LoadTranslator(choice, str(settings["model"]), jsonl, crew.per_worker.threads)
+        load = LoadTranslator(asked, str(settings["model"]), crew.per_worker.threads)
         work_off("translate", shards, load, crew, state=folder.run)
         return merge(manifest) if crew.share is None else {}
 

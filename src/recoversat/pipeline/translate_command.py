@@ -1,11 +1,11 @@
 """The work that `translate` is asked for."""
 
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
 from recoversat.cluster.inputs import open_input
-from recoversat.cluster.translating import ModelChoice
 from recoversat.engines.loading import ComputeType
 from recoversat.errors import UserError
 from recoversat.files.builtin import model_folder
@@ -39,13 +39,12 @@ def translate(asked: TranslateOptions) -> int:
     return translate_jobs(translator, jobs, asked, directions, partial(_settings, asked) if can_go_on else None)
 
 
-def model_choice(asked: TranslateOptions, device: str) -> ModelChoice:
-    """Say for several workers which model translates, and in which direction: one for all texts."""
-    source, target = asked.source, asked.target
-    if source == AUTO or not (source or target):
-        source, target = _common_direction(asked)
-    compute_type = cast("ComputeType", asked.compute_type)
-    return ModelChoice(asked.model, source, target, asked.segments, asked.batch_size, asked.beam, device, compute_type)
+def in_one_direction(asked: TranslateOptions) -> TranslateOptions:
+    """Settle for several workers in which direction they translate: one for all texts."""
+    if asked.source != AUTO and (asked.source or asked.target):
+        return asked
+    source, target = _common_direction(asked)
+    return replace(asked, source=source, target=target)
 
 
 def _common_direction(asked: TranslateOptions) -> Pair:
