@@ -206,13 +206,19 @@ class Translator:
         self,
         text: str,
         *,
+        format: str = "text",
         segments: WantedSegments = None,
         batch_size: int = 32,
         beam: int = 1,
         glossary: GlossaryLike | None = None,
     ) -> str:
         """Translate a text of any length and return it: sentences are found, line breaks and placeholders kept."""
-        return self._whole(text, "text", segments, batch_size, beam, glossary)
+        if not isinstance(text, str):
+            raise UserError(f"expected one text, not {type(text).__name__}; translate_documents takes a list")
+        (document,) = self.translate_documents(
+            [text], format=format, segments=segments, batch_size=batch_size, beam=beam, glossary=glossary
+        )
+        return document.text
 
     def translate_html(
         self,
@@ -224,7 +230,9 @@ class Translator:
         glossary: GlossaryLike | None = None,
     ) -> str:
         """Translate a page or a piece of HTML and return it: tags are kept."""
-        return self._whole(html, "html", segments, batch_size, beam, glossary)
+        return self.translate_text(
+            html, format="html", segments=segments, batch_size=batch_size, beam=beam, glossary=glossary
+        )
 
     def translate_documents(
         self,
@@ -380,22 +388,6 @@ class Translator:
         """Choose the languages to translate from and into."""
         self.source, self.target = choose_direction(self.config.data, source, target)
         self.prefix = prefix_of(self.config.data, self.target)
-
-    def _whole(
-        self,
-        text: str,
-        format: str,
-        segments: WantedSegments,
-        batch_size: int,
-        beam: int,
-        glossary: GlossaryLike | None,
-    ) -> str:
-        if not isinstance(text, str):
-            raise UserError(f"expected one text, not {type(text).__name__}; translate_documents takes a list")
-        (document,) = self.translate_documents(
-            [text], format=format, segments=segments, batch_size=batch_size, beam=beam, glossary=glossary
-        )
-        return document.text
 
     def _terms(self, given: GlossaryLike | None, *, forced: bool) -> Glossary | None:
         """Return the terms of a call, over those that were set for all; what is forced is not written again."""

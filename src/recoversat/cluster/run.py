@@ -47,7 +47,8 @@ def work_off(title: str, shards: list[Shard], load: Load, crew: Crew, *, state: 
     sentences = sum(shard.sentences for shard in mine)
     done = sentences - sum(shard.sentences for shard in todo.waiting)
     with progress(title, sentences, done) as bar:
-        report = RunReport(state / _metrics_name(crew), bar, todo, sentences=sentences, done=done)
+        share = f"-{crew.share.number}-of-{crew.share.of}" if crew.share else ""
+        report = RunReport(state / f"metrics{share}.prom", bar, todo, sentences=sentences, done=done)
         if todo.waiting and crew.ray:
             from recoversat.cluster.ray_pool import RayPool, connected
 
@@ -61,11 +62,6 @@ def work_off(title: str, shards: list[Shard], load: Load, crew: Crew, *, state: 
         finished = sum(shard.is_done for shard in mine)
         raise UserError(f"{todo.stopped}. {finished:,} of {len(mine):,} shards are done; the same command continues")
     todo.raise_failures()
-
-
-def _metrics_name(crew: Crew) -> str:
-    share = f"-{crew.share.number}-of-{crew.share.of}" if crew.share else ""
-    return f"metrics{share}.prom"
 
 
 @contextmanager

@@ -12,7 +12,7 @@ from fastapi import Request
 from recoversat.errors import UserError
 from recoversat.inference.translation import Segment, Translation
 from recoversat.serve.http.messages import TranslateRequest
-from recoversat.serve.http.refusals import RefusalError, client_left, shutting_down, too_busy, too_much, unsupported
+from recoversat.serve.http.refusals import RefusalError, client_left, shutting_down, too_busy, too_much
 from recoversat.serve.service import Service
 from recoversat.serve.work.batching import ClosedError, QueueFullError
 from recoversat.serve.work.translating import BatchKey, ForcedToken, Outcome, Task, joined
@@ -24,6 +24,7 @@ from recoversat.vocab import DEL, EOS, SPECIAL_PIECES
 _ENDINGS = {"eos": [SPECIAL_PIECES[EOS]], "del": [SPECIAL_PIECES[DEL]], "cut": []}
 _HTML = 3  # times the cost of plain text: what stands in elements is translated too, and looked for
 _GLOSSARY = 4  # times the cost: where a term is missing, a sentence is written again in several ways
+_LONGEST = 40  # characters of a code that are said back to whoever sent it
 _SHORT = 40  # characters; shorter texts of a list are detected together
 
 
@@ -74,7 +75,7 @@ def _on_offer(service: Service, code: str) -> str:
     """Find the language on offer that a code means."""
     known = service.catalog.languages
     if (found := known_language(code, known)) not in known:
-        raise unsupported(code)
+        raise RefusalError(400, f"{code[:_LONGEST]} is not supported")
     return found
 
 

@@ -2,8 +2,6 @@
 
 import math
 
-_LONGEST = 40  # characters of a code that are said back to whoever sent it
-
 
 class RefusalError(Exception):
     """A request that is refused, with the status and the message the client gets."""
@@ -13,19 +11,9 @@ class RefusalError(Exception):
         self.status, self.message, self.retry_after = status, message, retry_after
 
 
-def missing(name: str) -> RefusalError:
-    """Say that a parameter is missing."""
-    return RefusalError(400, f"Invalid request: missing {name} parameter")
-
-
 def too_much(size: int, limit: int) -> RefusalError:
     """Say that a request is too large."""
     return RefusalError(400, f"Invalid request: request ({size}) exceeds text limit ({limit})")
-
-
-def unsupported(language: str) -> RefusalError:
-    """Say that a language is not on offer."""
-    return RefusalError(400, f"{language[:_LONGEST]} is not supported")
 
 
 def client_left() -> RefusalError:
