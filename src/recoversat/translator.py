@@ -182,13 +182,11 @@ class Translator:
         check_lines(texts := list(texts))
         segments = int(segments) if isinstance(segments, np.integer) else segments
         segments = tuple(segments) if isinstance(segments, list) else segments
-        modes = modes_for(self.config, segments, quality, best_of, beam=beam, forced=bool(forced or force))
+        decode = modes_for(self.config, segments, quality, best_of, beam=beam, forced=bool(forced or force))
         if beam > 1 and segments is None and 1 in self.config.train.segment_choices:
             segments = 1  # a beam writes one segment
         terms = self._terms(glossary, forced=bool(forced or force))
-        request = Request(
-            segments, batch_size, beam, scores, alternatives, forced, force, repairs, **modes, glossary=terms
-        )
+        request = Request(segments, batch_size, beam, scores, alternatives, forced, force, repairs, decode, terms)
         chain = repairs_for(self, request)
         lines = [Parts([text], ["", ""]) if request.is_forced else cut_by(chain, text) for text in texts]
         given = [prepared(text, chain) for line in lines for text in line.texts]
@@ -465,11 +463,11 @@ class Translator:
         """Return the values of K that sources of these lengths are written with."""
         if isinstance(request.segments, tuple):
             return [tuple(map(self.segments_for, request.segments))] * len(lengths)
-        if request.exact:  # a mistake in a draft costs a pass, not quality
+        if request.decode.exact:  # a mistake in a draft costs a pass, not quality
             lengths = [_FINER * length for length in lengths]
         counts = self.segment_counts(request.segments, lengths)
-        if request.best_of > 1 and not isinstance(request.segments, int):
-            return neighbours(counts, self.config.train.segment_choices, request.best_of)
+        if request.decode.best_of > 1 and not isinstance(request.segments, int):
+            return neighbours(counts, self.config.train.segment_choices, request.decode.best_of)
         return [(k,) for k in counts.tolist()]
 
     def _judged(self, drafts: list[Draft], batch_size: int) -> list[Draft]:
