@@ -177,13 +177,12 @@ else:
 
 # `decode.quality`, one dial for people, read in the place of others: what each of its values stands for. A way to write
 # that is named here, and is a setting of `decode` below, can be asked for from Python, the command line and over HTTP.
-_PLAIN: dict[str, Any] = {"best_of": 1, "doubt": None, "exact": False, "longest": False}
+_PLAIN: dict[str, Any] = {"best_of": 1, "doubt": None, "exact": False}
 QUALITIES: dict[str, dict[str, Any]] = {
     "fast": _PLAIN,
     "balanced": _PLAIN | {"best_of": 3},
     "best": _PLAIN | {"best_of": 3, "doubt": -5.0},
     "exact": _PLAIN | {"exact": True},
-    "longest": _PLAIN | {"best_of": 3, "longest": True},
 }
 if TYPE_CHECKING:
     Quality = str
@@ -225,7 +224,6 @@ class DecodeConfig(_RepairSwitches):
     )
 
     exact: bool = Field(False, description="write what K = 1 writes, drafted in segments and verified")
-    longest: bool = Field(False, description="of best_of K keep the longest, not the likeliest")
     shortlist: bool = Field(
         True, description="of an exported model that has one: choose among pieces that the source can become"
     )

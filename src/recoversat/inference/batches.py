@@ -14,7 +14,6 @@ from recoversat.engines.engine import Engine, Options
 from recoversat.errors import UserError
 from recoversat.inference.best_of import BestOf, Counts, IdsOf
 from recoversat.inference.exact import decode_exactly
-from recoversat.inference.longest import decode_longest
 from recoversat.inference.request import Request
 from recoversat.vocab import EOS
 
@@ -64,8 +63,6 @@ class BatchDecoder:
             return self._search(sources, n_segments, request.beam, options)
         if request.decode.exact and not forced:
             return decode_exactly(self.engine, sources, n_segments, options)
-        if request.decode.longest and not forced:
-            return decode_longest(self.engine, sources, counts, options, ids_of)
         if request.is_judged and not forced:
             return BestOf(self.engine, request.decode.doubt).decode(sources, counts, options, ids_of)
         return self.engine.decode(sources, n_segments, options)

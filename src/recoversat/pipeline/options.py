@@ -68,7 +68,7 @@ _Files = Argument(help="Text files; standard input without any.", show_default=F
 _From = Option("--from", help="Language of the text; auto (the default): what it looks like.")
 _Out = Option(help="File to write; FOLDER/: one for each input.", metavar="PATH", show_default=False)
 _BestOf = Option(min=1, help="Write with so many K and keep the likeliest.", show_default=False)
-_Quality = Option(help="fast; balanced: best of 3; best: with doubt; exact; longest.", show_default=False)
+_Quality = Option(help="fast; balanced: best of 3; best: with doubt; exact.", show_default=False)
 _Exact = Option("--exact", help="The words of K = 1, drafted in segments and verified; for --batch-size 1.")
 _AtOnce = Option("--line-buffered", help="Answer each line at once, for programs that wait.")
 _Jsonl = Option("--jsonl", help='Lines are {"text": ...}; "translation" is added.')
