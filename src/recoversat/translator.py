@@ -33,7 +33,7 @@ from recoversat.inference.request import Request, WantedSegments, check_lines, c
 from recoversat.inference.translation import Translation
 from recoversat.text.alignment import Floats, Part, Range, locate_parts
 from recoversat.text.directions import choose_direction, prefix_of
-from recoversat.text.documents import LINES, choose_format
+from recoversat.text.documents import LINES
 from recoversat.text.documents.block import Block
 from recoversat.text.documents.translating import TranslatedDocument, translate_blocks, translate_documents
 from recoversat.text.glossary import Glossary, GlossaryLike
@@ -312,12 +312,12 @@ class Translator:
         from recoversat.pipeline.translate_documents import translate_documents
         from recoversat.pipeline.translate_files import translate_jobs
 
-        job = Job([Path(src)], Path(out))
-        format, jsonl = choose_format("", job.files, False)
-        if format == LINES:
-            translate_jobs(self, [job], TranslateOptions(segments=segments, beam=beam, jsonl=jsonl))
+        asked = TranslateOptions([Path(src)], segments=segments, beam=beam)
+        job = Job(asked.files, Path(out))
+        if asked.format == LINES:
+            translate_jobs(self, [job], asked)
         else:
-            translate_documents(self, job, format=format, segments=segments, beam=beam)
+            translate_documents(self, job, asked)
 
     def score_batch(
         self, sources: Sequence[str], targets: Sequence[str], *, segments: int = 1, batch_size: int = 32

@@ -1,18 +1,12 @@
-"""The command itself, how verbs are added to it, and what several of them read."""
+"""The command itself, and how verbs are added to it."""
 
 import inspect
 from collections.abc import Callable
 from dataclasses import fields
 from functools import wraps
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Protocol, TypeVar
+from typing import Annotated, Any, ClassVar, Protocol, TypeVar
 
 import typer
-
-from recoversat.errors import UserError
-
-if TYPE_CHECKING:
-    from recoversat.data.prepare import TextPairs
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -55,21 +49,3 @@ def _root(version: Annotated[bool, typer.Option("--version", help="Show the vers
 
         typer.echo(f"recoversat {__version__}")
         raise typer.Exit
-
-
-def text_pairs(src: Path | None, tgt: Path | None, tsv: Path | None = None) -> "TextPairs":
-    """Read two files, or one with two columns."""
-    from recoversat.data.prepare import TextPairs
-
-    if tsv and not (src or tgt):
-        return TextPairs(tsv)
-    if src and tgt and not tsv:
-        return TextPairs(src, tgt)
-    raise UserError("give either --src and --tgt, or --tsv")
-
-
-def optional_pairs(src: Path | None, tgt: Path | None, name: str) -> "TextPairs | None":
-    """Read two files that come together or not at all."""
-    if bool(src) != bool(tgt):
-        raise UserError(f"give {name}-src and {name}-tgt together")
-    return text_pairs(src, tgt) if src and tgt else None

@@ -5,12 +5,10 @@ from typing import Annotated
 
 import typer
 
-from recoversat.cli.app import app
+from recoversat.cli.app import app, verb
 from recoversat.errors import UserError
 from recoversat.measuring.reports.table import TableFormat
-from recoversat.pipeline.options import Device, Force, From, Model, NoRepairs, Preset, Set, To
-
-Form = Annotated[TableFormat, typer.Option("--format", help="Print tables as Markdown, or as LaTeX with booktabs.")]
+from recoversat.pipeline import options
 
 
 @app.command(
@@ -39,14 +37,14 @@ def evaluate(
         ),
     ] = None,
     metric: Annotated[list[str] | None, typer.Option(help="One metric more; a wrong name lists them all.")] = None,
-    latency: Annotated[int, typer.Option(min=0, help="Time so many sentences at batch 1.")] = 0,
-    batch_size: Annotated[int, typer.Option(min=1, help="Sentences translated together.")] = 32,
+    latency: options.Latency = 0,
+    batch_size: options.BatchSize = 32,
     subwords: Annotated[
         Path | None, typer.Option(help="Model in whose sub-words Rep and Mis are counted; by default --at's.")
     ] = None,
-    no_repairs: NoRepairs = False,
-    form: Form = TableFormat.MARKDOWN,
-    device: Device = "auto",
+    no_repairs: options.NoRepairs = False,
+    form: options.Form = TableFormat.MARKDOWN,
+    device: options.Device = "auto",
 ) -> None:
     """Measure systems on test sets: BLEU, chrF, TER, Rep, Mis, Step, confidence; one table, JSON, HTML, plots."""
     from recoversat.measuring.quality.paper import check_data_set, published_table
@@ -71,13 +69,13 @@ def evaluate(
 def calibrate(
     src: Annotated[Path, typer.Option(help="Text that the model was not trained on.")],
     tgt: Annotated[Path, typer.Option(help="Its translations, aligned line by line.")],
-    model: Model = None,
-    source: From = None,
-    target: To = None,
+    model: options.Model = None,
+    source: options.From = None,
+    target: options.To = None,
     chrf: Annotated[
         float, typer.Option(help="A translation is good from so much chrF2++ on; below 30 most are wrong.")
     ] = 30.0,
-    device: Device = "auto",
+    device: options.Device = "auto",
 ) -> None:
     """Make a model's confidence the probability of a good translation; kept in its folder (docs/decoding.md)."""
     from recoversat.data.prepare import TextPairs
@@ -99,42 +97,18 @@ def calibrate(
     typer.echo(f"written to {path}", err=True)
 
 
-@app.command(
-    epilog="Example: `recoversat sweep configs/ablations.yaml --corpus distilled --init-from teacher --at teacher "
-    "--jobs 2 --out ablations`"
+@verb(
+    options.SweepOptions,
+    "Example: `recoversat sweep configs/ablations.yaml --corpus distilled --init-from teacher --at teacher "
+    "--jobs 2 --out ablations`",
 )
-def sweep(
-    file: Annotated[Path, typer.Argument(help="YAML file: a config and what varies over it (docs/evaluation.md).")],
-    out: Annotated[Path, typer.Option(help="Folder of all runs and the report; interrupted, it is continued.")],
-    corpus: Annotated[Path | None, typer.Option(help="Folder to train on.")] = None,
-    init_from: Annotated[
-        Path | None, typer.Option(help="Teacher whose encoder and embeddings all runs start from.")
-    ] = None,
-    init_decoder: Annotated[bool, typer.Option("--init-decoder", help="Start from the teacher's decoder too.")] = False,
-    at: Annotated[str | None, typer.Option(help="Model that Rep and Mis are relative to.")] = None,
-    test: Annotated[list[str] | None, typer.Option(help="NAME=SOURCES,REFERENCES; else validation text.")] = None,
-    system: Annotated[
-        list[str] | None, typer.Option(help="NAME=PATH: measure this one too; NAT fills the tables' NAT row.")
-    ] = None,
-    jobs: Annotated[int, typer.Option(min=1, help="Trainings at the same time, on one GPU too.")] = 1,
-    latency: Annotated[int, typer.Option(min=0, help="Time so many sentences at batch 1.")] = 0,
-    batch_size: Annotated[int, typer.Option(min=1, help="Sentences translated together.")] = 32,
-    preset: Preset = None,
-    set_: Set = None,
-    form: Form = TableFormat.MARKDOWN,
-    device: Device = "auto",
-) -> None:
+def sweep(asked: options.SweepOptions) -> None:
     """Train and evaluate variants of one configuration; print the paper's ablation tables beside ours."""
-    from recoversat.measuring.specs import parse_system, parse_test
-    from recoversat.pipeline.sweep.run import SweepOptions, run_sweep
+    from recoversat.pipeline.sweep.run import run_sweep
 
-    systems, tests = [parse_system(text) for text in system or ()], [parse_test(text) for text in test or ()]
-    options = SweepOptions(
-        corpus, init_from, init_decoder, at, systems, tests, preset, set_ or (), jobs, device, latency, batch_size
-    )
-    evaluated, failed = run_sweep(file, out, options, lambda line: typer.echo(line, err=True))
+    evaluated, failed = run_sweep(asked, lambda line: typer.echo(line, err=True))
     if evaluated:
-        typer.echo(evaluated.as_text(form))
+        typer.echo(evaluated.as_text(asked.form))
         typer.echo(f"report: {evaluated.page}", err=True)
     if failed:
         raise UserError("\n".join(f"{name} failed:\n{why}" for name, why in failed.items()))
@@ -166,10 +140,10 @@ def bench(
     rounds: Annotated[int, typer.Option(min=1, help="Rounds in which the systems take turns.")] = 5,
     sentences: Annotated[int | None, typer.Option(min=1, help="Sentences a round; 64, untrained 16.")] = None,
     to: Annotated[str | None, typer.Option(help="Language, where the built-in model is timed.")] = None,
-    no_repairs: NoRepairs = False,
-    form: Form = TableFormat.MARKDOWN,
+    no_repairs: options.NoRepairs = False,
+    form: options.Form = TableFormat.MARKDOWN,
     device: Annotated[str, typer.Option(help="cpu or cuda.")] = "cpu",
-    force: Force = False,
+    force: options.Force = False,
 ) -> None:
     """Time systems in turn on the same sentences, CTranslate2 among them: latency, throughput, memory, ratios."""
     from recoversat.measuring.specs import builtin_systems, parse_system, without_repairs

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from recoversat.cli.app import app, optional_pairs, verb
+from recoversat.cli.app import app, verb
 from recoversat.cli.scaling import exit_for_records, translate_shards
 from recoversat.errors import UserError
 from recoversat.pipeline.options import Device, From, Model, To, TranslateOptions
@@ -73,6 +73,7 @@ def export(
 ) -> None:
     """Write a model for fast translation on CPUs (ONNX, int8 and fp32), checked against the original."""
     try:
+        from recoversat.data.prepare import optional_pairs
         from recoversat.export import folder as exporting
     except ImportError as error:
         raise UserError(f"{error.name} is missing: pip install 'recoversat[train]'") from None
@@ -101,6 +102,7 @@ def shortlist(
 ) -> None:
     """Give an exported model a shortlist: steps choose among pieces that a source can become, which is faster."""
     try:
+        from recoversat.data.prepare import optional_pairs
         from recoversat.export.shortlist import add_shortlist, pairs_of
     except ImportError as error:
         raise UserError(f"{error.name} is missing: pip install 'recoversat[train]'") from None

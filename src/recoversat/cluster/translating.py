@@ -4,7 +4,6 @@ import gzip
 import json
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import cast
 
@@ -51,11 +50,10 @@ class LoadTranslator:
             compute_type=cast("ComputeType", asked.compute_type), intra_threads=self.threads,
         )  # fmt: skip
         size = asked.batch_size * WINDOW
-        how = partial(translate_texts, segments=asked.segments, batch_size=asked.batch_size, beam=asked.beam)
 
         def translate(texts: list[str]) -> list[str]:
             blocks = (texts[at : at + size] for at in range(0, len(texts), size))
-            return [translation.text for block in blocks for translation in how(translator, block)]
+            return [one.text for block in blocks for one in translate_texts(translator, block, asked)]
 
         guard.check()
         return ShardTranslator(translate, guard.check, jsonl=asked.jsonl)

@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal
 from typer import Argument, BadParameter, Option
 
 from recoversat.errors import UserError
+from recoversat.measuring.reports.table import TableFormat
 from recoversat.text.documents import FORMATS, LINES, choose_format
 
 ConfigFile = Annotated[Path | None, Option("--config", help="YAML file of settings.")]
@@ -62,6 +63,10 @@ PerWorkerText = Annotated[
 ShardText = Annotated[
     str | None, Option("--shard", help="i/n: do every n-th shard only; `merge` joins.", show_default=False)
 ]
+InitDecoder = Annotated[bool, Option("--init-decoder", help="Start from the teacher's decoder too.")]
+Latency = Annotated[int, Option(min=0, help="Time so many sentences at batch 1.")]
+BatchSize = Annotated[int, Option(min=1, help="Sentences translated together.")]
+Form = Annotated[TableFormat, Option("--format", help="Print tables as Markdown, or as LaTeX with booktabs.")]
 
 _WORDS = "; ".join(["lines: one each", *(f"{name}: {known.words}" for name, known in FORMATS.items())])
 _Files = Argument(help="Text files; standard input without any.", show_default=False)
@@ -83,6 +88,11 @@ _Teacher = Option(help="Of a one-step model: teacher that judges its candidates.
 _Bound = "Of an exported model: bound beside weights, e.g. 500M."
 _Memory = Option(parser=parse_bytes, metavar="SIZE", help=_Bound, show_default=False)
 
+_Tests = Option("--test", help="NAME=SOURCES,REFERENCES; else validation text.")
+_Systems = Option("--system", help="NAME=PATH: measure this one too; NAT fills the tables' NAT row.")
+_Parts = "Only the teacher's encoder, or its decoder too (default but for the paper's presets)."
+_EncoderOnly = Option("--encoder-only/--init-decoder", help=_Parts)
+
 
 @dataclass
 class TranslateOptions:
@@ -97,7 +107,7 @@ class TranslateOptions:
     best_of: Annotated[int | None, _BestOf] = None
     quality: Annotated[str | None, _Quality] = None
     exact: Annotated[bool, _Exact] = False
-    batch_size: Annotated[int, Option(min=1, help="Sentences translated together.")] = 32
+    batch_size: BatchSize = 32
     at_once: Annotated[bool, _AtOnce] = False
     jsonl: Annotated[bool, _Jsonl] = False
     beam: Annotated[int, Option(min=1, help="Beam size, where K is 1; 1 = greedy.")] = 1
@@ -142,6 +152,11 @@ class TranslateOptions:
             self._check_shared()
 
     @property
+    def together(self) -> int:
+        """How many sentences are translated together."""
+        return 1 if self.at_once else self.batch_size
+
+    @property
     def is_shared(self) -> bool:
         """Say whether the work goes to several workers, or is a share of several commands."""
         return bool(self.workers or self.cluster or self.shard)
@@ -164,3 +179,46 @@ class TranslateOptions:
         hint = "Type text; Ctrl-D ends it and translates" if together else "Type a line and press Enter; Ctrl-D ends"
         print(hint, file=sys.stderr, flush=True)
         return self if together else replace(self, at_once=True)
+
+
+@dataclass(frozen=True)
+class SweepOptions:
+    """What a user asks of `sweep`; what the file says too gives way to it."""
+
+    file: Annotated[Path, Argument(help="YAML file: a config and what varies over it (docs/evaluation.md).")]
+    out: Annotated[Path, Option(help="Folder of all runs and the report; interrupted, it is continued.")]
+    corpus: Annotated[Path | None, Option(help="Folder to train on.")] = None
+    init_from: Annotated[Path | None, Option(help="Teacher whose encoder and embeddings all runs start from.")] = None
+    init_decoder: InitDecoder = False
+    at: Annotated[str | None, Option(help="Model that Rep and Mis are relative to.")] = None
+    tests: Annotated[list[str], _Tests] = field(default_factory=list)
+    systems: Annotated[list[str], _Systems] = field(default_factory=list)
+    jobs: Annotated[int, Option(min=1, help="Trainings at the same time, on one GPU too.")] = 1
+    latency: Latency = 0
+    batch_size: BatchSize = 32
+    preset: Preset = None
+    settings: Set = None
+    form: Form = TableFormat.MARKDOWN
+    device: Device = "auto"
+
+
+@dataclass(frozen=True)
+class FitOptions:
+    """What a user asks of `fit`."""
+
+    src: Annotated[Path, Option(help="Source text, one sentence a line (.gz, .xz too).")]
+    tgt: Annotated[Path, Option(help="Target text, aligned line by line.")]
+    out: Annotated[Path, Option(help="Folder for everything; an interrupted one is continued.")]
+    valid_src: Annotated[Path | None, Option(help="Validation source.")] = None
+    valid_tgt: Annotated[Path | None, Option(help="Validation target.")] = None
+    test_src: Annotated[Path | None, Option(help="Test source, for the report.")] = None
+    test_tgt: Annotated[Path | None, Option(help="Test target, for the report.")] = None
+    segments: Annotated[int | None, Option(min=1, help="K of the student; 10 where nothing says otherwise.")] = None
+    config: ConfigFile = None
+    preset: Preset = None
+    settings: Set = None
+    teacher_set: Annotated[list[str] | None, Option(help="section.key=value for the teacher alone.")] = None
+    encoder_only: Annotated[bool | None, _EncoderOnly] = None
+    device: Device = "auto"
+    force: Force = False
+    dry_run: Annotated[bool, Option("--dry-run", help="Print the plan, refuse what could not work, and stop.")] = False

@@ -30,10 +30,7 @@ def translate(asked: TranslateOptions) -> int:
     directions = Directions(translator.config.data, asked.source, asked.target)
     if asked.format != LINES:
         for job in jobs:
-            translate_documents(
-                translator, job, format=asked.format, directions=directions, segments=asked.segments,
-                batch_size=asked.batch_size, beam=asked.beam,
-            )  # fmt: skip
+            translate_documents(translator, job, asked, directions)
         return 0
     can_go_on = not (asked.trace or asked.force)  # a trace has no partial file; forced words need all lines
     return translate_jobs(translator, jobs, asked, directions, partial(_settings, asked) if can_go_on else None)

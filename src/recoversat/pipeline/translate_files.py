@@ -12,7 +12,6 @@ from recoversat.files.partial import PartialFile, kept_lines
 from recoversat.files.records import Record
 from recoversat.files.storage import decoded_line, faults_named, open_bytes, write_faults_named
 from recoversat.inference.forcing import force_words
-from recoversat.inference.request import WantedSegments
 from recoversat.inference.translation import Translation
 from recoversat.pipeline.direction import Directions, turned
 from recoversat.pipeline.options import TranslateOptions
@@ -65,24 +64,18 @@ def translate_jobs(
     return errors
 
 
-def translate_texts(
-    translator: Translator,
-    texts: Sequence[str],
-    *,
-    segments: WantedSegments,
-    batch_size: int,
-    beam: int,
-    confidence: bool = False,
-) -> list[Translation]:
+def translate_texts(translator: Translator, texts: Sequence[str], asked: TranslateOptions) -> list[Translation]:
     """Translate lines, and what has line breaks as documents that keep them.
 
-    With `confidence` a document is as sure as the least sure of its sentences, and translated by itself.
+    Where a confidence is asked for, a document is as sure as the least sure of its sentences, and translated by itself.
     """
+    confidence = asked.min_confidence is not None
 
     def write(lines: list[str]) -> list[Translation]:
         return translator.translate(
-            lines, segments=segments, batch_size=batch_size, beam=beam, scores=False, confidence=confidence
-        )
+            lines, segments=asked.segments, batch_size=asked.together, beam=asked.beam, scores=False,
+            confidence=confidence,
+        )  # fmt: skip
 
     def write_documents(texts: list[str]) -> list[Translation]:
         sure: list[float] = []
@@ -229,7 +222,7 @@ class _LineWriter:
         if asked.force:
             forced = force_words(asked.force, translator.tokenizer, translator.segments_for(asked.segments))
         translations = translator.translate(
-            block.texts(), segments=asked.segments, batch_size=self._batch_size, beam=asked.beam, force=asked.force,
+            block.texts(), segments=asked.segments, batch_size=asked.together, beam=asked.beam, force=asked.force,
             alternatives=N_TOP_TOKENS if asked.trace else 0, scores=bool(asked.trace),
             confidence=asked.min_confidence is not None,
         )  # fmt: skip
@@ -246,20 +239,13 @@ class _LineWriter:
 
     def _write_records(self, block: _Block, output: _Output) -> None:
         asked, records = self._asked, self._records(block)
-        translations = translate_texts(
-            self._translator, [record.text for record in records], segments=asked.segments, beam=asked.beam,
-            batch_size=self._batch_size, confidence=asked.min_confidence is not None,
-        )  # fmt: skip
+        translations = translate_texts(self._translator, [record.text for record in records], asked)
         for i, (record, translation) in enumerate(zip(records, translations, strict=True)):
             if record.error:
                 output.errors += 1
                 record.tell_error(f"{block.name}, line {block.first + i + 1}", output.errors)
             is_doubtful = translation.is_doubtful(asked.min_confidence)
             output.write(record.answered(translation.text, translation.confidence, is_doubtful) + "\n")
-
-    @property
-    def _batch_size(self) -> int:
-        return 1 if self._asked.at_once else self._asked.batch_size
 
     def tell_left(self) -> None:
         """Say how many lines stay as they were."""

@@ -48,5 +48,5 @@ def test_files_are_texts_of_their_own(scripted, tmp_path: Path) -> None:
         (tmp_path / name).write_text(text)
     translator = scripted({"a b": ["the EOS", "house EOS"]})
     files = [tmp_path / name for name in ("1", "2", "3")]
-    translate_documents(translator, Job(files, tmp_path / "out"), format="text", batch_size=2)
+    translate_documents(translator, Job(files, tmp_path / "out"), TranslateOptions(format="text", batch_size=2))
     assert (tmp_path / "out").read_text() == "the house\nthe house\nthe house"
