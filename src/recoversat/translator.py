@@ -405,10 +405,7 @@ class Translator:
 
     def encode(self, texts: Sequence[str]) -> list[list[int]]:
         """Return texts as the model reads them."""
-        return self.tokenizer.encode([self._seen(text) for text in texts], self.prefix)
-
-    def _seen(self, text: str) -> str:
-        return text.translate(self._unreadable).strip()
+        return self.tokenizer.encode([text.translate(self._unreadable).strip() for text in texts], self.prefix)
 
     @cached_property
     def _unreadable(self) -> dict[int, str]:

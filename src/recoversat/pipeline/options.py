@@ -92,6 +92,10 @@ _Tests = Option("--test", help="NAME=SOURCES,REFERENCES; else validation text.")
 _Systems = Option("--system", help="NAME=PATH: measure this one too; NAT fills the tables' NAT row.")
 _Parts = "Only the teacher's encoder, or its decoder too (default but for the paper's presets)."
 _EncoderOnly = Option("--encoder-only/--init-decoder", help=_Parts)
+_Timed = (
+    "NAME=PATH, ours or CTranslate2's; with :segments=K (or auto), :beam=N, :to=, :compute=, :threads=, "
+    ":repairs=none, ..."
+)
 
 
 @dataclass
@@ -222,3 +226,30 @@ class FitOptions:
     device: Device = "auto"
     force: Force = False
     dry_run: Annotated[bool, Option("--dry-run", help="Print the plan, refuse what could not work, and stop.")] = False
+
+
+@dataclass(frozen=True)
+class BenchOptions:
+    """What a user asks of `bench`."""
+
+    out: Annotated[Path, Option(help="Folder of table, JSON and plots.")]
+    systems: Annotated[list[str], Option("--system", help=_Timed)] = field(default_factory=list)
+    src: Annotated[Path | None, Option(help="Sentences to translate.")] = None
+    ref: Annotated[Path | None, Option(help="Their translations: adds BLEU.")] = None
+    untrained: Annotated[str | None, Option(help="Instead: untrained models, a preset or d_model=512,...")] = None
+    vocab: Annotated[int, Option(min=16, help="With --untrained: size of the vocabulary.")] = 32_000
+    length: Annotated[int, Option(min=1, help="With --untrained: tokens of every sentence.")] = 25
+    segments: Annotated[list[int] | None, Option(min=2, help="With --untrained: K; 10 without any.")] = None
+    batch: Annotated[list[int] | None, Option(min=1, help="Batch size; 1, 8, 32, 64 without any.")] = None
+    threads: Annotated[list[int] | None, Option(min=1, help="Threads; 1 and all without any.")] = None
+    rounds: Annotated[int, Option(min=1, help="Rounds in which the systems take turns.")] = 5
+    sentences: Annotated[int | None, Option(min=1, help="Sentences a round; 64, untrained 16.")] = None
+    to: Annotated[str | None, Option(help="Language, where the built-in model is timed.")] = None
+    no_repairs: NoRepairs = False
+    form: Form = TableFormat.MARKDOWN
+    device: Annotated[str, Option(help="cpu or cuda.")] = "cpu"
+    force: Force = False
+
+    def __post_init__(self) -> None:
+        if self.device not in ("cpu", "cuda"):
+            raise UserError(f"--device {self.device}: cpu or cuda")

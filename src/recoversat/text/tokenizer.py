@@ -161,7 +161,7 @@ class BpeTokenizer(Tokenizer):
         if tuple(pieces[:N_SPECIAL]) != SPECIAL_PIECES:
             raise UserError(f"{BPE_FILE}: the first lines must be {' '.join(SPECIAL_PIECES)}")
         self._pieces = list(pieces)
-        self._ids = {piece: index for index, piece in enumerate(pieces)}
+        self._ids = {piece: index for index, piece in enumerate(pieces) if index >= N_SPECIAL}  # others cannot be spelt
         self._glued = np.array([piece.endswith(self._GLUE) for piece in pieces])
         self.tags = []
 
@@ -176,7 +176,7 @@ class BpeTokenizer(Tokenizer):
 
     def encode(self, lines: Sequence[str], tag: str = "") -> list[list[int]]:
         assert not tag  # it knows none
-        return [[self._id(token) for token in line.split()] for line in lines]
+        return [[self._ids.get(token, UNK) for token in line.split()] for line in lines]
 
     def decode(self, ids: Sequence[int]) -> str:
         joined = " ".join(self._pieces[i] for i in ids if i >= N_SPECIAL)
@@ -188,10 +188,6 @@ class BpeTokenizer(Tokenizer):
     def save(self, folder: Path) -> Path:
         write_text(folder / BPE_FILE, "\n".join(self._pieces) + "\n")
         return folder / BPE_FILE
-
-    def _id(self, token: str) -> int:
-        index = self._ids.get(token, UNK)
-        return index if index >= N_SPECIAL else UNK
 
 
 def join_subwords(line: str) -> str:

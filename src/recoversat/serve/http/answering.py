@@ -2,8 +2,7 @@
 
 import asyncio
 import math
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -62,13 +61,30 @@ async def wait_for(
     service: Service, client: str, request: Request, key: BatchKey, tasks: Sequence[Task], timeout: float
 ) -> list[Outcome]:
     """Queue the parts of a file and wait for them all."""
-    jobs = [(key, task, task.cost * (_HTML if any(block.tags for block in task.blocks) else 1)) for task in tasks]
+    costs = [task.cost * (_HTML if any(block.tags for block in task.blocks) else 1) for task in tasks]
+    return await _done(service, client, request, [(key, *job) for job in zip(tasks, costs, strict=True)], timeout)
+
+
+async def _done(
+    service: Service, client: str, request: Request, jobs: list[tuple[BatchKey, Task, int]], timeout: float
+) -> list[Outcome]:
+    """Queue jobs and wait for them, until the deadline or until the client has left; nothing stays in the queue."""
     futures: list[asyncio.Future[Outcome]] = []
-    with _refusing(futures):
+    try:
         if jobs:
             futures += service.batcher.submit(client, jobs)
             await _all_done(futures, request, timeout)
         return [future.result() for future in futures]
+    except QueueFullError as full:
+        raise too_busy(full.retry_after) from None
+    except ClosedError:
+        raise shutting_down() from None
+    except UserError as error:
+        raise RefusalError(400, f"Invalid request: {error}") from None
+    finally:
+        for future in futures:
+            # Asking for the exception keeps asyncio from logging it, with the user's text, as never looked at.
+            _ = future.cancel() or future.cancelled() or future.exception()
 
 
 def _on_offer(service: Service, code: str) -> str:
@@ -147,8 +163,7 @@ def _task(wanted: TranslateRequest, text: str) -> Task:
 async def translate_all(
     service: Service, client: str, request: Request, wanted: TranslateRequest, planned: Plan
 ) -> list[Outcome]:
-    """Queue the texts and wait for them, until the deadline or until the client has left."""
-    futures: list[asyncio.Future[Outcome]] = []
+    """Queue the texts and wait for them."""
     jobs: list[tuple[BatchKey, Task, int]] = []
     places: list[list[Outcome | None]] = []  # for each text its parts, in order; None where a job brings it
     for text, key in zip(wanted.texts, planned.keys, strict=True):
@@ -160,29 +175,8 @@ async def translate_all(
                 cost = task.cost * (_HTML if key.html else 1) * (_GLOSSARY if key.glossary else 1)
                 jobs.append((key, task, cost))
                 places[-1].append(None)
-    with _refusing(futures):
-        if jobs:
-            futures += service.batcher.submit(client, jobs)
-            await _all_done(futures, request, service.settings.timeout)
-        done = iter(futures)
-        return [joined([one or next(done).result() for one in parts]) for parts in places]
-
-
-@contextmanager
-def _refusing(futures: "list[asyncio.Future[Outcome]]") -> Iterator[None]:
-    """Turn what may happen to queued work into refusals; in the end nothing stays in the queue."""
-    try:
-        yield
-    except QueueFullError as full:
-        raise too_busy(full.retry_after) from None
-    except ClosedError:
-        raise shutting_down() from None
-    except UserError as error:
-        raise RefusalError(400, f"Invalid request: {error}") from None
-    finally:
-        for future in futures:
-            # Asking for the exception keeps asyncio from logging it, with the user's text, as never looked at.
-            _ = future.cancel() or future.cancelled() or future.exception()
+    done = iter(await _done(service, client, request, jobs, service.settings.timeout))
+    return [joined([one or next(done) for one in parts]) for parts in places]
 
 
 async def _all_done(futures: "list[asyncio.Future[Outcome]]", request: Request, timeout: float) -> None:

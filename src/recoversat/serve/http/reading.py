@@ -72,20 +72,16 @@ def _require(fields: dict[str, Any], *names: str) -> None:
 async def _received(request: Request, limit: int, timeout: float) -> bytes:
     try:
         async with asyncio.timeout(timeout):
-            return await _read_body(request, limit)
+            body = bytearray()
+            async for chunk in request.stream():
+                body += chunk
+                if len(body) > limit:
+                    raise too_much(len(body), limit)
+            return bytes(body)
     except TimeoutError:
         raise RefusalError(400, f"Invalid request: not received within {timeout:g} seconds") from None
     except ClientDisconnect:
         raise client_left() from None
-
-
-async def _read_body(request: Request, limit: int) -> bytes:
-    body = bytearray()
-    async for chunk in request.stream():
-        body += chunk
-        if len(body) > limit:
-            raise too_much(len(body), limit)
-    return bytes(body)
 
 
 def _json_fields(body: bytes) -> dict[str, Any]:
