@@ -6,7 +6,6 @@ from typing import Annotated
 import typer
 
 from recoversat.cli.app import app, verb
-from recoversat.cli.scaling import crew_of
 from recoversat.errors import UserError
 from recoversat.pipeline import options
 
@@ -107,10 +106,11 @@ def distill(
     """Translate the training text with a teacher, resumably; several processes share the work with torchrun."""
     import os
 
+    from recoversat.cluster.crew import Crew
     from recoversat.pipeline import distill as distilling
 
     rank, world = int(os.environ.get("RANK", "0")), int(os.environ.get("WORLD_SIZE", "1"))
-    crew = crew_of(workers, cluster, per_worker, shard, device)
+    crew = Crew.of(workers, cluster, per_worker, shard, device)
     if crew.ray:  # workers may be anywhere
         device = crew.per_worker.device if device == "auto" else device
         teacher, corpus, out = teacher.resolve(), corpus.resolve(), out.resolve()

@@ -1,4 +1,4 @@
-"""Verbs that use models: translate, score, export, serve."""
+"""Verbs that use models: translate, merge, score, export, shortlist, serve."""
 
 from enum import StrEnum
 from pathlib import Path
@@ -7,7 +7,6 @@ from typing import Annotated
 import typer
 
 from recoversat.cli.app import app, verb
-from recoversat.cli.scaling import exit_for_records, translate_shards
 from recoversat.errors import UserError
 from recoversat.pipeline.options import Device, From, Model, To, TranslateOptions
 from recoversat.serve.settings import ServeSettings
@@ -26,13 +25,35 @@ def translate(asked: TranslateOptions) -> None:
     from recoversat.pipeline import translate_command
 
     if asked.is_shared:
-        translate_shards(asked)
+        _tell_outputs(translate_command.translate_shared(asked))
         return
     try:
         errors = translate_command.translate(asked.at_terminal())
     except KeyboardInterrupt:
         raise typer.Exit(130) from None
-    exit_for_records(errors)
+    _exit_for_records(errors)
+
+
+@app.command(epilog="Example: `recoversat merge FOLDER`, after `recoversat translate ... --out FOLDER --shard i/n`")
+def merge(folder: Annotated[Path, typer.Argument(help="Folder that `translate --shard` wrote to.")]) -> None:
+    """Join the shards of a run, in the order of the input, or say which are missing."""
+    from recoversat.cluster import merge as merging
+    from recoversat.cluster.manifest import Folder, read_manifest
+
+    _tell_outputs(merging.merge(read_manifest(Folder(folder.resolve()))))
+
+
+def _tell_outputs(outputs: dict[Path, int]) -> None:
+    """Name what was written, and how many records could not be translated."""
+    for path in outputs:
+        typer.echo(path, err=True)
+    _exit_for_records(sum(outputs.values()))
+
+
+def _exit_for_records(errors: int) -> None:
+    if errors:
+        typer.echo(f'error: {errors:,} records could not be translated; they have an "error" instead', err=True)
+        raise typer.Exit(1)
 
 
 @app.command(epilog="Example: `recoversat score --from en --to de --src test.en --tgt test.de`")

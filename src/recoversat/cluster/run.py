@@ -42,7 +42,7 @@ def work_off(title: str, shards: list[Shard], load: Load, crew: Crew, *, state: 
     The folder `state` gets metrics, and a file for each shard that was set aside.
     """
     unique = list({shard.key: shard for shard in shards}.values())
-    mine = crew.share.of_shards(unique) if crew.share else unique
+    mine = unique[crew.share.number - 1 :: crew.share.of] if crew.share else unique
     todo = WorkList.of(mine, state / SET_ASIDE)
     sentences = sum(shard.sentences for shard in mine)
     done = sentences - sum(shard.sentences for shard in todo.waiting)

@@ -11,7 +11,7 @@ import numpy as np
 from recoversat.config import DataConfig
 from recoversat.data.corpus import FORMAT, MANIFEST, Sentences, corpus_fingerprint
 from recoversat.errors import UserError
-from recoversat.files.storage import atomic_folder, lines_of, sweep_partial, write_json
+from recoversat.files.storage import atomic_folder, lines_of, refuse_existing, sweep_partial, write_json
 from recoversat.show.progress import progress
 from recoversat.text.directions import direction_tag
 from recoversat.text.tokenizer import BpeTokenizer, SentencePieceTokenizer, Tokenizer, load_tokenizer
@@ -123,8 +123,7 @@ def prepare(
 
     Validation text comes from its own files, or `hold_out` training pairs spread over the corpus.
     """
-    if out.exists() and not replace:
-        raise UserError(f"{out} exists already; choose another folder or add --force to replace it")
+    refuse_existing(out, replace)
     out.parent.mkdir(parents=True, exist_ok=True)
     sweep_partial(out.parent, out.name)
     total = sum(1 for _ in pairs)  # also finds unequal lengths and bad bytes before any long work

@@ -5,7 +5,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
+from recoversat.cluster.crew import Crew
 from recoversat.cluster.inputs import open_input
+from recoversat.cluster.run import translate_corpus
 from recoversat.engines.loading import ComputeType
 from recoversat.errors import UserError
 from recoversat.files.builtin import model_folder
@@ -34,6 +36,15 @@ def translate(asked: TranslateOptions) -> int:
         return 0
     can_go_on = not (asked.trace or asked.force)  # a trace has no partial file; forced words need all lines
     return translate_jobs(translator, jobs, asked, directions, partial(_settings, asked) if can_go_on else None)
+
+
+def translate_shared(asked: TranslateOptions) -> dict[Path, int]:
+    """Translate files into a folder with several workers; returns its files, and how many records were in error."""
+    crew = Crew.of(asked.workers, asked.cluster, asked.per_worker, asked.shard, asked.device, asked.threads)
+    if not asked.files or asked.out is None:
+        raise UserError("--workers, --cluster and --shard need files and a folder: translate INPUT... --out FOLDER")
+    place = crew.per_worker.device if asked.device == "auto" else asked.device
+    return translate_corpus(in_one_direction(replace(asked, device=place)), Path(asked.out), crew)
 
 
 def in_one_direction(asked: TranslateOptions) -> TranslateOptions:

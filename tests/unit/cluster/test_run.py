@@ -245,10 +245,10 @@ def test_resources_that_do_not_exist_are_refused(wrong: str) -> None:
 
 def test_other_clusters_are_refused() -> None:
     with pytest.raises(UserError, match="there is ray"):
-        Crew.of(1, "dask", PerWorker(), None)
-    assert Crew.of(2, None, PerWorker(), None).ray
-    assert Crew.of(1, "ray=1.2.3.4:6379", PerWorker(), None).address == "1.2.3.4:6379"
-    assert not Crew.of(1, None, PerWorker(), "1/2").ray
+        Crew.of(1, "dask", None, None)
+    assert Crew.of(2, None, None, None).ray
+    assert Crew.of(1, "ray=1.2.3.4:6379", None, None).address == "1.2.3.4:6379"
+    assert not Crew.of(1, None, None, "1/2").ray
 
 
 def test_a_shard_that_somebody_else_has_done_meanwhile_is_skipped(tmp_path: Path) -> None:
