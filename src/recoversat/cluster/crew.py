@@ -36,7 +36,6 @@ class PerWorker:
 
     @property
     def device(self) -> str:
-        """Return the device that a worker has."""
         return "cuda" if self.gpus else "cpu"
 
 

@@ -25,7 +25,6 @@ class Folder:
 
     @property
     def run(self) -> Path:
-        """Return the folder of the run's own files."""
         return self.out / "run"
 
     def result(self, key: str) -> Path:

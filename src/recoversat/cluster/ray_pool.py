@@ -41,7 +41,6 @@ class _Actor:
         return ""
 
     def finish(self, shard: Shard) -> Outcome:
-        """Work off a shard."""
         return attempt(self._worker, shard)
 
 

@@ -67,7 +67,6 @@ class ShardTranslator:
         self._inputs: dict[Path, Input] = {}  # the latest one: shards come in the order of the input
 
     def finish(self, shard: Shard) -> None:
-        """Translate a shard."""
         path, part = shard.content
         translations = self._translate(self._input(path).texts(part))
         self._check()

@@ -106,7 +106,6 @@ class PartialFile:
         return False
 
     def isatty(self) -> bool:
-        """A file is no terminal."""
         return False
 
     def write(self, line: str) -> None:

@@ -130,5 +130,4 @@ def _segments(translator: Translator, spec: SystemSpec) -> WantedSegments:
 
 
 def p_label(random_prob: float, anneal: bool) -> str:
-    """Spell p as the paper does."""
     return f"{random_prob:g}->0" if anneal and random_prob else f"{random_prob:g}"

@@ -53,45 +53,28 @@ Segments = Annotated[
         help="K, or auto: by length; of several, 6,10, the best. The model's own by default.",
     ),
 ]  # fmt: skip
-Workers = Annotated[
-    int | None, Option(min=1, help="Processes that share the work; --out is a folder then.", show_default=False)
-]
-Cluster = Annotated[str | None, Option(help="ray: here; ray=ADDRESS: a cluster.", show_default=False)]
-PerWorkerText = Annotated[
-    str | None, Option("--per-worker", help="cpus=2, gpus=1 or both; a core by default.", show_default=False)
-]
-ShardText = Annotated[
-    str | None, Option("--shard", help="i/n: do every n-th shard only; `merge` joins.", show_default=False)
-]
+Workers = Annotated[int | None, Option(min=1, help="Processes that share the work; --out is a folder then.")]
+Cluster = Annotated[str | None, Option(help="ray: here; ray=ADDRESS: a cluster.")]
+PerWorkerText = Annotated[str | None, Option("--per-worker", help="cpus=2, gpus=1 or both; a core by default.")]
+ShardText = Annotated[str | None, Option("--shard", help="i/n: do every n-th shard only; `merge` joins.")]
 InitDecoder = Annotated[bool, Option("--init-decoder", help="Start from the teacher's decoder too.")]
 Latency = Annotated[int, Option(min=0, help="Time so many sentences at batch 1.")]
 BatchSize = Annotated[int, Option(min=1, help="Sentences translated together.")]
 Form = Annotated[TableFormat, Option("--format", help="Print tables as Markdown, or as LaTeX with booktabs.")]
 
 _WORDS = "; ".join(["lines: one each", *(f"{name}: {known.words}" for name, known in FORMATS.items())])
-_Files = Argument(help="Text files; standard input without any.", show_default=False)
 _From = Option("--from", help="Language of the text; auto (the default): what it looks like.")
-_Out = Option(help="File to write; FOLDER/: one for each input.", metavar="PATH", show_default=False)
-_BestOf = Option(min=1, help="Write with so many K and keep the likeliest.", show_default=False)
-_Quality = Option(help="fast; balanced: best of 3; best: with doubt; exact.", show_default=False)
 _Exact = Option("--exact", help="The words of K = 1, drafted in segments and verified; for --batch-size 1.")
 _AtOnce = Option("--line-buffered", help="Answer each line at once, for programs that wait.")
-_Jsonl = Option("--jsonl", help='Lines are {"text": ...}; "translation" is added.')
-_Trace = Option(help="Write each decoding step here, as JSON lines.", show_default=False)
-_Force = Option("--force", help="SEGMENT:POSITION=WORDS must stand there, e.g. '6:1=the'.", show_default=False)
-_Glossary = Option(help="Terms to translate as wished, as TSV (docs/glossary.md).", show_default=False)
-_Least = Option(min=0, max=1, help="Leave lines below it untranslated; in JSON they are doubtful.", show_default=False)
-_Format = Option("--format", metavar="FORMAT", help=f"{_WORDS}. By extension, or else lines.", show_default=False)
+_Force = Option("--force", help="SEGMENT:POSITION=WORDS must stand there, e.g. '6:1=the'.")
+_Least = Option(min=0, max=1, help="Leave lines below it untranslated; in JSON they are doubtful.")
 _NoRepairs = Option("--no-repairs", help="As the paper decodes: nothing joined, cut or written again.")
 _NoShortlist = Option("--no-shortlist", help="Choose from the whole vocabulary, whatever the model's shortlist.")
-_Teacher = Option(help="Of a one-step model: teacher that judges its candidates.", show_default=False)
 _Bound = "Of an exported model: bound beside weights, e.g. 500M."
-_Memory = Option(parser=parse_bytes, metavar="SIZE", help=_Bound, show_default=False)
 
 _Tests = Option("--test", help="NAME=SOURCES,REFERENCES; else validation text.")
 _Systems = Option("--system", help="NAME=PATH: measure this one too; NAT fills the tables' NAT row.")
 _Parts = "Only the teacher's encoder, or its decoder too (default but for the paper's presets)."
-_EncoderOnly = Option("--encoder-only/--init-decoder", help=_Parts)
 _Timed = (
     "NAME=PATH, ours or CTranslate2's; with :segments=K (or auto), :beam=N, :to=, :compute=, :threads=, "
     ":repairs=none, ..."
@@ -102,33 +85,33 @@ _Timed = (
 class TranslateOptions:
     """What a user asks of `translate`."""
 
-    files: Annotated[list[Path], _Files] = field(default_factory=list)
+    files: Annotated[list[Path], Argument(help="Text files; standard input without any.")] = field(default_factory=list)
     model: Model = None
     source: Annotated[str | None, _From] = None
     target: To = None
-    out: Annotated[str | None, _Out] = None
+    out: Annotated[str | None, Option(help="File to write; FOLDER/: one for each input.", metavar="PATH")] = None
     segments: Segments = None
-    best_of: Annotated[int | None, _BestOf] = None
-    quality: Annotated[str | None, _Quality] = None
+    best_of: Annotated[int | None, Option(min=1, help="Write with so many K and keep the likeliest.")] = None
+    quality: Annotated[str | None, Option(help="fast; balanced: best of 3; best: with doubt; exact.")] = None
     exact: Annotated[bool, _Exact] = False
     batch_size: BatchSize = 32
     at_once: Annotated[bool, _AtOnce] = False
-    jsonl: Annotated[bool, _Jsonl] = False
+    jsonl: Annotated[bool, Option("--jsonl", help='Lines are {"text": ...}; "translation" is added.')] = False
     beam: Annotated[int, Option(min=1, help="Beam size, where K is 1; 1 = greedy.")] = 1
-    show: Annotated[str | None, Option(help="segments: number them, mark DEL.", show_default=False)] = None
-    trace: Annotated[Path | None, _Trace] = None
+    show: Annotated[str | None, Option(help="segments: number them, mark DEL.")] = None
+    trace: Annotated[Path | None, Option(help="Write each decoding step here, as JSON lines.")] = None
     force: Annotated[list[str], _Force] = field(default_factory=list)
-    glossary: Annotated[Path | None, _Glossary] = None
+    glossary: Annotated[Path | None, Option(help="Terms to translate as wished, as TSV (docs/glossary.md).")] = None
     min_confidence: Annotated[float | None, _Least] = None
-    format: Annotated[str, _Format] = ""
+    format: Annotated[str, Option("--format", metavar="FORMAT", help=f"{_WORDS}. By extension, or else lines.")] = ""
     no_repairs: Annotated[bool, _NoRepairs] = False
     no_shortlist: Annotated[bool, _NoShortlist] = False
-    teacher: Annotated[Path | None, _Teacher] = None
+    teacher: Annotated[Path | None, Option(help="Of a one-step model: teacher that judges its candidates.")] = None
     lengths: Annotated[int, Option(min=1, help="With --teacher: candidates of different length.")] = 9
     device: Device = "auto"
     compute_type: ComputeTypeName = "default"
     threads: Annotated[int, Option(min=0, help="Processor cores used; 0 = all.")] = 0
-    max_memory: Annotated[Any, _Memory] = None
+    max_memory: Annotated[Any, Option(parser=parse_bytes, metavar="SIZE", help=_Bound)] = None
     workers: Workers = None
     cluster: Cluster = None
     per_worker: PerWorkerText = None
@@ -222,7 +205,7 @@ class FitOptions:
     preset: Preset = None
     settings: Set = None
     teacher_set: Annotated[list[str] | None, Option(help="section.key=value for the teacher alone.")] = None
-    encoder_only: Annotated[bool | None, _EncoderOnly] = None
+    encoder_only: Annotated[bool | None, Option("--encoder-only/--init-decoder", help=_Parts)] = None
     device: Device = "auto"
     force: Force = False
     dry_run: Annotated[bool, Option("--dry-run", help="Print the plan, refuse what could not work, and stop.")] = False

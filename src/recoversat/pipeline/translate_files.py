@@ -210,7 +210,6 @@ class _LineWriter:
             self._translator = turned(self._translator, direction)
 
     def write(self, block: _Block, output: _Output) -> None:
-        """Write the translations of a block."""
         if self._asked.jsonl:
             self._write_records(block, output)
         else:

@@ -8,16 +8,9 @@ from typer import Option
 
 from recoversat.pipeline.options import ComputeTypeName, Device, parse_bytes
 
-_Models = Option("--model", help="en-de=FOLDER, or FOLDER; several times for several pairs.", show_default=False)
-_Terms = Option(
-    "--glossary", help="en-de=FILE, or FILE for all pairs: terms to translate as wished.", show_default=False
-)
-_Memory = Option(parser=parse_bytes, metavar="SIZE", help="For all workers, e.g. 2G.", show_default=False)
-_Pieces = Option(help="Pieces to be written for a text, alternatives included.", min=1)
+_Models = Option("--model", help="en-de=FOLDER, or FOLDER; several times for several pairs.")
+_Terms = Option("--glossary", help="en-de=FILE, or FILE for all pairs: terms to translate as wished.")
 _Hang = Option(help="Seconds without a step after which a worker is killed.", min=0.1)
-_Connections = Option(help="Open at a time; half of them for one address.", min=1)
-_Rate = Option(help="Requests a minute for each key or address.", min=1, show_default=False)
-_Proxy = Option(help="Proxy whose X-Forwarded-For is believed.", show_default=False)
 
 
 @dataclass(frozen=True)
@@ -29,23 +22,23 @@ class ServeSettings:
     port: Annotated[int, Option(help="Port to listen on.", min=0, max=65535)] = 5000
     workers: Annotated[int, Option(help="Processes; each loads the models.", min=1)] = 1
     threads: Annotated[int, Option(help="Processor cores a worker decodes with.", min=1)] = 1
-    max_memory: Annotated[Any, _Memory] = None
+    max_memory: Annotated[Any, Option(parser=parse_bytes, metavar="SIZE", help="For all workers, e.g. 2G.")] = None
     batch_size: Annotated[int, Option(help="Texts translated together; 1 = each alone.", min=1)] = 32
     batch_window: Annotated[float, Option(help="Milliseconds a request waits for company.", min=0)] = 4.0
     queue_size: Annotated[int, Option(help="Texts waiting before 503.", min=1)] = 512
     char_limit: Annotated[int, Option(help="Characters a text.", min=1)] = 10_000
     text_limit: Annotated[int, Option(help="Texts a request.", min=1)] = 100
-    piece_limit: Annotated[int, _Pieces] = 20_000
+    piece_limit: Annotated[int, Option(help="Pieces to be written for a text, alternatives included.", min=1)] = 20_000
     file_limit: Annotated[int, Option(help="Bytes of a file; 0 = no files.", min=0)] = 5_000_000
     file_char_limit: Annotated[int, Option(help="Characters of a file.", min=1)] = 100_000
     timeout: Annotated[float, Option(help="Seconds after which a request is given up.", min=0.001)] = 30.0
     hang_timeout: Annotated[float, _Hang] = 20.0
-    max_connections: Annotated[int, _Connections] = 1000
-    api_keys: Annotated[Path | None, Option(help="File of API keys, one a line.", show_default=False)] = None
-    rate_limit: Annotated[int | None, _Rate] = None
-    trusted_proxy: Annotated[str | None, _Proxy] = None
-    metrics_token: Annotated[str | None, Option(help="Who asks for /metrics must send it.", show_default=False)] = None
-    suggestions: Annotated[Path | None, Option(help="Take /suggest; write JSON lines here.", show_default=False)] = None
+    max_connections: Annotated[int, Option(help="Open at a time; half of them for one address.", min=1)] = 1000
+    api_keys: Annotated[Path | None, Option(help="File of API keys, one a line.")] = None
+    rate_limit: Annotated[int | None, Option(help="Requests a minute for each key or address.", min=1)] = None
+    trusted_proxy: Annotated[str | None, Option(help="Proxy whose X-Forwarded-For is believed.")] = None
+    metrics_token: Annotated[str | None, Option(help="Who asks for /metrics must send it.")] = None
+    suggestions: Annotated[Path | None, Option(help="Take /suggest; write JSON lines here.")] = None
     glossaries: Annotated[list[str], _Terms] = field(default_factory=list)
     log_text: Annotated[bool, Option("--log-text", help="Write users' texts to the log.")] = False
     device: Device = "cpu"

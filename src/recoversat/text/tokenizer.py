@@ -200,7 +200,6 @@ def join_subwords(line: str) -> str:
 
 
 def load_tokenizer(folder: Path) -> Tokenizer:
-    """Load whichever tokenizer a folder holds."""
     if (folder / SENTENCEPIECE_FILE).is_file():
         return SentencePieceTokenizer((folder / SENTENCEPIECE_FILE).read_bytes())
     if (folder / BPE_FILE).is_file():

@@ -75,7 +75,6 @@ class FileDesk:
         return name
 
     def find(self, name: str) -> HeldFile:
-        """Give a file by its name."""
         self._forget()
         if name not in self._held:
             raise RefusalError(404, "No such file: it was fetched too late, or never there")
@@ -101,7 +100,6 @@ class Upload:
 
     @property
     def suffix(self) -> str:
-        """The extension, as we know it."""
         return PurePath(self.filename).suffix.lower()
 
     def check(self, service: Service) -> None:
@@ -119,7 +117,6 @@ class Upload:
         return f"{stem[:_LONGEST_NAME] or 'file'}.{target}{self.suffix}"
 
     def parse(self, languages: Languages) -> Document[Any]:
-        """Read it."""
         format = format_of(PurePath(self.filename)) or "text"
         if FORMATS[format].binary:
             return parse(self.content, format, languages)

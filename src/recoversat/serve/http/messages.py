@@ -47,7 +47,6 @@ class TextRequest(BaseModel):
 
     @property
     def texts(self) -> list[str]:
-        """The texts as a list."""
         return [self.q] if isinstance(self.q, str) else self.q
 
     @property

@@ -12,7 +12,6 @@ class RefusalError(Exception):
 
 
 def too_much(size: int, limit: int) -> RefusalError:
-    """Say that a request is too large."""
     return RefusalError(400, f"Invalid request: request ({size}) exceeds text limit ({limit})")
 
 
@@ -22,15 +21,12 @@ def client_left() -> RefusalError:
 
 
 def slow_down(rate: int, wait: float) -> RefusalError:
-    """Say that somebody asks too often."""
     return RefusalError(429, f"Slowdown: {rate} per 1 minute", retry_after=max(1, math.ceil(wait)))
 
 
 def too_busy(retry_after: int) -> RefusalError:
-    """Say that there is no room for more work."""
     return RefusalError(503, "Too busy: try again later", retry_after)
 
 
 def shutting_down() -> RefusalError:
-    """Say that no new work is taken."""
     return RefusalError(503, "The server is shutting down", retry_after=1)

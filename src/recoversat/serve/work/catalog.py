@@ -74,7 +74,6 @@ class ServedModel(OfferedModel):
         return self.translator.config.data.max_tokens
 
     def n_tokens(self, text: str) -> int:
-        """Count the tokens of a text."""
         return len(self.translator.tokenizer.encode([text])[0])
 
 
@@ -195,7 +194,6 @@ class Catalog(Generic[M]):
         return list(dict.fromkeys([source for source, _ in self.pairs] + [target for _, target in self.pairs]))
 
     def of(self, source: str, target: str) -> list[M]:
-        """List the models of a pair."""
         shelves = (self._main, self._autoregressive)
         return [shelf[source, target] for shelf in shelves if (source, target) in shelf]
 

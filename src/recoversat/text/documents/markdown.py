@@ -79,7 +79,6 @@ class _Prose:
         self.lines[-1].lengths[-1] += len(mark.opening)
 
     def close(self, mark: _Mark, source: str) -> None:
-        """End an element."""
         mark.closing = source
         self.inline.close()
         self.lines[-1].lengths[-1] += len(source)
@@ -101,12 +100,10 @@ class _Prose:
         self.lines[-1].breaks.append(source)
 
     def hard_break(self, source: str) -> None:
-        """End a line."""
         self.inline.part(_Mark(source, hard_break=True))
         self.lines.append(_Lines())
 
     def written(self, translation: str) -> str:
-        """Write a translation as Markdown."""
         if translation == self.inline.source:
             return self.source
         left = {character: iter(spelt) for character, spelt in self.spellings.items()}

@@ -20,7 +20,6 @@ class Package:
     members: list[tuple[zipfile.ZipInfo, bytes]]
 
     def read(self, name: str) -> bytes | None:
-        """Give a member by its name."""
         return next((content for info, content in self.members if info.filename == name), None)
 
     def packed(self, changed: Mapping[str, bytes]) -> bytes:

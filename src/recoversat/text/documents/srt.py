@@ -59,7 +59,6 @@ class _Speech:
         return Block(text, text, tags)
 
     def broken(self, translation: str) -> str:
-        """Break a translation into lines."""
         lengths = [len(_TAG.sub("", line)) for line in self.lines]
         said, spaces, widest = len(_TAG.sub("", translation)), spaces_of(translation, _TAG), max(_WIDEST, *lengths)
         lines = cut_like(translation, spaces, lengths, said)
