@@ -231,7 +231,7 @@ class _LineWriter:
             self._left += is_left
             shown = translation.text
             if asked.show:
-                shown = segments_line(translation, translator.config.data.tokenizer, forced, marks_for(output))
+                shown = segments_line(translation, translator.config.data.tokenizer, forced, marks_for(output.isatty()))
             output.write((translation.source if is_left else shown) + "\n")
             if self._trace:
                 write_trace(self._trace, translation, self._number, forced)

@@ -68,11 +68,6 @@ class ServedModel(OfferedModel):
         """What other processes need to know of it."""
         return OfferedModel(self.source, self.target, self.max_segments, self.choices)
 
-    @property
-    def max_tokens(self) -> int:
-        """Tokens of the longest sentence the model has learnt from."""
-        return self.translator.config.data.max_tokens
-
     def n_tokens(self, text: str) -> int:
         return len(self.translator.tokenizer.encode([text])[0])
 
