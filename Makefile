@@ -3,7 +3,7 @@ VENV ?= .venv
 DEMO ?= .venv-demo
 PY := $(VENV)/bin/python
 
-.PHONY: setup demo test test-core lint docs mutants fuzz reproduce
+.PHONY: setup demo test test-core lint lines docs mutants fuzz reproduce
 setup: $(VENV)/.installed
 $(VENV)/.installed: pyproject.toml constraints.txt
 	python3 -m venv $(VENV)
@@ -31,6 +31,10 @@ test-core: setup  # a fresh environment without extras, so without torch, transl
 
 lint: setup
 	$(PY) -m ruff check . && $(PY) -m ruff format --check . && $(PY) -m mypy
+
+lines:  # of the program, by room
+	@git ls-files 'src/recoversat/*.py' | xargs wc -l | awk \
+	  '!/total$$/ { split($$2, at, "/"); n[at[4] ? at[3] : "root"] += $$1 } END { for (r in n) print n[r], r | "sort -rn" }'
 
 docs: setup  # the documentation as a site in site/; open site/index.html
 	$(PY) -m recoversat settings > docs/settings.md

@@ -182,7 +182,7 @@ def _model() -> "ServedModel":
     from recoversat.translator import Translator
 
     translator = Translator(source="en", target="de", device="cpu", intra_threads=1)
-    return serve_model("en", "de", translator, translator.config.model.max_segments)
+    return serve_model("en", "de", translator)
 
 
 def campaign(options: argparse.Namespace) -> Progress:

@@ -191,13 +191,19 @@ else:
     _RepairSwitches = create_model("_RepairSwitches", __base__=Section, **_fields)
 
 
-# `decode.quality`, one dial for people, read in the place of others: what each of its values stands for
+# `decode.quality`, one dial for people, read in the place of others: what each of its values stands for. A way to write
+# that is named here, and is a setting of `decode` below, can be asked for from Python, the command line and over HTTP.
+_PLAIN: dict[str, Any] = {"best_of": 1, "doubt": None, "exact": False}
 QUALITIES: dict[str, dict[str, Any]] = {
-    "fast": {"best_of": 1, "doubt": None, "exact": False},
-    "balanced": {"best_of": 3, "doubt": None, "exact": False},
-    "best": {"best_of": 3, "doubt": -5.0, "exact": False},
-    "exact": {"best_of": 1, "doubt": None, "exact": True},
+    "fast": _PLAIN,
+    "balanced": _PLAIN | {"best_of": 3},
+    "best": _PLAIN | {"best_of": 3, "doubt": -5.0},
+    "exact": _PLAIN | {"exact": True},
 }
+if TYPE_CHECKING:
+    Quality = str
+else:
+    Quality = Literal[*QUALITIES]
 
 
 def with_quality(settings: dict[str, Any]) -> dict[str, Any]:
@@ -281,7 +287,7 @@ class Config(Section):
         train = self.train
         if self.model.kind == "sat" and (train.random_prob or train.repeat_prob or train.cut_at != "token"):
             raise ValueError("model.kind sat deals tokens out in turn: add train.random_prob=0 and train.repeat_prob=0")
-        if self.model.kind != "recoversat" and train.delete_tokens:
+        if self.model.kind != "segments" and train.delete_tokens:
             raise ValueError(f"model.kind {self.model.kind} has no DEL to learn: leave train.delete_tokens out")
         if self.decode.delete_tokens and not self.train.delete_tokens:
             raise ValueError("decode.delete_tokens is for models that were trained with train.delete_tokens, e.g. 0.2")

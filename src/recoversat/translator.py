@@ -4,7 +4,7 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
-from functools import cached_property, partial
+from functools import cached_property
 from itertools import islice
 from pathlib import Path
 from threading import Lock
@@ -19,29 +19,27 @@ from recoversat.engines.engine import Engine
 from recoversat.engines.loading import ComputeType, EngineOptions, load_engine
 from recoversat.engines.pairs import check_pairs
 from recoversat.errors import UserError
-from recoversat.files.builtin import builtin_model
+from recoversat.files.builtin import model_folder
 from recoversat.files.model_folder import read_config, resolve_model
-from recoversat.inference.assembling import Draft, Source, join_drafts, lazy_segments
+from recoversat.inference.assembling import Source, join_drafts, lazy_segments
 from recoversat.inference.background import awaitable
-from recoversat.inference.batches import BatchDecoder
-from recoversat.inference.best_of import Counts, neighbours
 from recoversat.inference.confidence import Calibration, Curve
-from recoversat.inference.forcing import check_forced, force_lines
 from recoversat.inference.glossary import check_glossary
-from recoversat.inference.repairing import Repair, cut_by, mended, prepared, repaired, repairs_for, restored
+from recoversat.inference.repairing import cut_by, prepared, repairs_for, restored
 from recoversat.inference.request import Request, WantedSegments, check_lines, check_list, modes_for, warn_of_untrained
 from recoversat.inference.translation import Translation
+from recoversat.inference.writing import Writer
 from recoversat.text.alignment import Floats, Part, Range, locate_parts
 from recoversat.text.directions import choose_direction, prefix_of
+from recoversat.text.documents import LINES
 from recoversat.text.documents.block import Block
 from recoversat.text.documents.translating import TranslatedDocument, translate_blocks, translate_documents
 from recoversat.text.glossary import Glossary, GlossaryLike
 from recoversat.text.invisible import unreadable
-from recoversat.text.parts import Parts, parts_of
+from recoversat.text.parts import Parts
 from recoversat.text.tokenizer import Tokenizer, load_tokenizer
 
 _LOADED = ("engine", "tokenizer", "turns", "_unreadable", "_begins")  # what a pickled translator makes anew
-_FINER = 2  # times as many segments as a translation has that stands as it was drafted
 WINDOW = 16  # batches that are sorted by length together
 
 
@@ -81,7 +79,7 @@ class Translator:
         intra_threads: int = 0,
         max_memory: int | None = None,
     ) -> None:
-        folder = builtin_model(source, target) if model is None else resolve_model(Path(model))
+        folder = model_folder(None if model is None else Path(model), source, target)
         options = EngineOptions(device, compute_type, intra_threads, max_memory)
         self.config, _ = read_config(folder)
         self.set_direction(source, target)
@@ -181,19 +179,18 @@ class Translator:
         check_lines(texts := list(texts))
         segments = int(segments) if isinstance(segments, np.integer) else segments
         segments = tuple(segments) if isinstance(segments, list) else segments
-        modes = modes_for(self.config, segments, quality, best_of, beam=beam, forced=bool(forced or force))
+        decode = modes_for(self.config, segments, quality, best_of, beam=beam, forced=bool(forced or force))
         if beam > 1 and segments is None and 1 in self.config.train.segment_choices:
             segments = 1  # a beam writes one segment
         terms = self._terms(glossary, forced=bool(forced or force))
-        request = Request(
-            segments, batch_size, beam, scores, alternatives, forced, force, repairs, **modes, glossary=terms
-        )
+        request = Request(segments, batch_size, beam, scores, alternatives, forced, force, repairs, decode, terms)
         chain = repairs_for(self, request)
+        writer = Writer(self, request, chain)
         lines = [Parts([text], ["", ""]) if request.is_forced else cut_by(chain, text) for text in texts]
         given = [prepared(text, chain) for line in lines for text in line.texts]
-        cut, sources = self._cut([stages[-1] for stages in given], request)
-        written = self._write(sources, request, chain)  # decode, assemble, repair
-        drafts = iter(self._judged(written, batch_size) if confidence or request.is_judged else written)
+        cut, sources = writer.cut([stages[-1] for stages in given])
+        written = writer.write(sources)  # decode, assemble, repair
+        drafts = iter(writer.judged(written) if confidence or request.is_judged else written)
         whole = [join_drafts(parts, list(islice(drafts, len(parts.texts)))) for parts in cut]
         back = iter([restored(draft, stages, chain) for draft, stages in zip(whole, given, strict=True)])
         joined = [join_drafts(line, list(islice(back, len(line.texts)))) for line in lines]
@@ -205,13 +202,19 @@ class Translator:
         self,
         text: str,
         *,
+        format: str = "text",
         segments: WantedSegments = None,
         batch_size: int = 32,
         beam: int = 1,
         glossary: GlossaryLike | None = None,
     ) -> str:
         """Translate a text of any length and return it: sentences are found, line breaks and placeholders kept."""
-        return self._whole(text, "text", segments, batch_size, beam, glossary)
+        if not isinstance(text, str):
+            raise UserError(f"expected one text, not {type(text).__name__}; translate_documents takes a list")
+        (document,) = self.translate_documents(
+            [text], format=format, segments=segments, batch_size=batch_size, beam=beam, glossary=glossary
+        )
+        return document.text
 
     def translate_html(
         self,
@@ -223,7 +226,9 @@ class Translator:
         glossary: GlossaryLike | None = None,
     ) -> str:
         """Translate a page or a piece of HTML and return it: tags are kept."""
-        return self._whole(html, "html", segments, batch_size, beam, glossary)
+        return self.translate_text(
+            html, format="html", segments=segments, batch_size=batch_size, beam=beam, glossary=glossary
+        )
 
     def translate_documents(
         self,
@@ -254,7 +259,7 @@ class Translator:
             language=language or self.source,
             target=self.target,
             format=format,
-            fits=self._fits,
+            fits=self.fits,
             locate=self.locate,
         )
 
@@ -262,7 +267,7 @@ class Translator:
         self, blocks: Sequence[Block], *, language: str, translate: Callable[[list[str]], list[str]]
     ) -> list[TranslatedDocument[str]]:
         """Translate blocks of documents that somebody else has parsed and will put together again."""
-        return translate_blocks(blocks, translate, language=language, fits=self._fits, locate=self.locate)
+        return translate_blocks(blocks, translate, language=language, fits=self.fits, locate=self.locate)
 
     def translate_iterable(
         self,
@@ -300,15 +305,17 @@ class Translator:
 
         Lines may be any number; a document is read whole. docs/files.md lists the formats.
         """
+        from recoversat.pipeline.options import TranslateOptions
         from recoversat.pipeline.outputs import Job
-        from recoversat.pipeline.translate_documents import choose_format, translate_documents
-        from recoversat.pipeline.translate_files import translate_lines
+        from recoversat.pipeline.translate_documents import translate_documents
+        from recoversat.pipeline.translate_files import translate_jobs
 
-        format, jsonl = choose_format(None, [Path(src)], False)
-        if format == "lines":
-            translate_lines(self, [Path(src)], Path(out), segments=segments, beam=beam, jsonl=jsonl)
+        asked = TranslateOptions([Path(src)], segments=segments, beam=beam)
+        job = Job(asked.files, Path(out))
+        if asked.format == LINES:
+            translate_jobs(self, [job], asked)
         else:
-            translate_documents(self, Job([Path(src)], Path(out)), format=format, segments=segments, beam=beam)
+            translate_documents(self, job, asked)
 
     def score_batch(
         self, sources: Sequence[str], targets: Sequence[str], *, segments: int = 1, batch_size: int = 32
@@ -378,22 +385,6 @@ class Translator:
         self.source, self.target = choose_direction(self.config.data, source, target)
         self.prefix = prefix_of(self.config.data, self.target)
 
-    def _whole(
-        self,
-        text: str,
-        format: str,
-        segments: WantedSegments,
-        batch_size: int,
-        beam: int,
-        glossary: GlossaryLike | None,
-    ) -> str:
-        if not isinstance(text, str):
-            raise UserError(f"expected one text, not {type(text).__name__}; translate_documents takes a list")
-        (document,) = self.translate_documents(
-            [text], format=format, segments=segments, batch_size=batch_size, beam=beam, glossary=glossary
-        )
-        return document.text
-
     def _terms(self, given: GlossaryLike | None, *, forced: bool) -> Glossary | None:
         """Return the terms of a call, over those that were set for all; what is forced is not written again."""
         if given is None:
@@ -401,99 +392,31 @@ class Translator:
         check_glossary(self.config.model.kind, forced=forced)
         return Glossary.of(given).over(self.glossary)
 
-    def _fits(self, text: str) -> bool:
-        return self._is_short(self.encode([text])[0])
+    def fits(self, text: str) -> bool:
+        """Say whether a text is no longer than those the model was trained on."""
+        return self.is_short(self.encode([text])[0])
 
-    def _is_short(self, ids: Sequence[int]) -> bool:
+    def is_short(self, ids: Sequence[int]) -> bool:
+        """Say the same of a text that was read."""
         return len(ids) <= self.config.data.max_tokens + bool(self.prefix)  # the tag of a direction is no text
 
-    def _read(self, texts: Sequence[str]) -> list[Source]:
+    def read(self, texts: Sequence[str]) -> list[Source]:
+        """Return texts with their ids."""
         return list(map(Source, texts, self.encode(texts)))
 
     def encode(self, texts: Sequence[str]) -> list[list[int]]:
         """Return texts as the model reads them."""
-        return self.tokenizer.encode([self._seen(text) for text in texts], self.prefix)
-
-    def _seen(self, text: str) -> str:
-        return text.translate(self._unreadable).strip()
+        return self.tokenizer.encode([text.translate(self._unreadable).strip() for text in texts], self.prefix)
 
     @cached_property
     def _unreadable(self) -> dict[int, str]:
         return unreadable(self.tokenizer)
 
+    @property
+    def begins(self) -> Bools | None:
+        """(V,) what a segment may begin with, where not every token may."""
+        return self._begins if self.config.decode.begin_at == "word" else None
+
     @cached_property
     def _begins(self) -> Bools:
         return self.tokenizer.begins()
-
-    def _cut(self, texts: list[str], request: Request) -> tuple[list[Parts], list[Source]]:
-        """Cut texts longer than any the model was trained on; return also all parts as the model reads them."""
-        cut, sources = [], []
-        for number, source in enumerate(self._read(texts), 1):
-            if self._is_short(source.ids):
-                cut.append(Parts([source.text], ["", ""]))
-                sources.append(source)
-                continue
-            if request.is_forced:
-                size = f"{len(source.ids) - bool(self.prefix)} pieces, at most {self.config.data.max_tokens}"
-                raise UserError(f"line {number}: too long to force words in it ({size})")
-            cut.append(parts_of(source.text, self.source, self._fits))
-            sources += self._read(cut[-1].texts)
-        return cut, sources
-
-    def _write(self, sources: list[Source], request: Request, repairs: list[Repair]) -> list[Draft]:
-        """Decode sentences that fit, put their segments together, have them repaired."""
-        drafts = self._decode(sources, request, repairs)
-        for n, repair in enumerate(repairs):
-            drafts = repaired(drafts, repair, partial(self._rewrite, repairs[:n]), may_rewrite=not request.is_forced)
-        return drafts
-
-    def _rewrite(self, repairs: list[Repair], texts: list[str], request: Request) -> list[Draft]:
-        return self._write(self._read(texts), request, repairs)
-
-    def _decode(self, sources: list[Source], request: Request, repairs: list[Repair]) -> list[Draft]:
-        """Decode what is not copied, and put its segments together."""
-        counts = self._counts(request, [len(source.ids) for source in sources])
-        copied = [self._copied(source, repairs) for source in sources]
-        counts = [() if copy else own for own, copy in zip(counts, copied, strict=True)]
-        forced = request.forced
-        if request.force:
-            forced = force_lines(request.force, self.tokenizer, [own[0] if own else 0 for own in counts])
-        written = {i: copy for i, copy in enumerate(copied) if copy}
-
-        def ids_of(i: int, decoded: Decoded) -> list[int]:
-            return mended(Draft.of(sources[i], decoded, self.tokenizer), repairs).ids
-
-        begins = self._begins if self.config.decode.begin_at == "word" else None
-        decoder = BatchDecoder(self.engine, self.config.decode, begins)
-        for i, decoded in decoder.decode([source.ids for source in sources], counts, request, forced, ids_of):
-            written[i] = Draft.of(sources[i], decoded, self.tokenizer)
-            if request.force and forced:
-                check_forced(forced[i], decoded.segments, f"line {i + 1}")
-        return [written[i] for i in range(len(sources))]
-
-    def _counts(self, request: Request, lengths: Sequence[int]) -> list[Counts]:
-        """Return the values of K that sources of these lengths are written with."""
-        if isinstance(request.segments, tuple):
-            return [tuple(map(self.segments_for, request.segments))] * len(lengths)
-        if request.exact:  # a mistake in a draft costs a pass, not quality
-            lengths = [_FINER * length for length in lengths]
-        counts = self.segment_counts(request.segments, lengths)
-        if request.best_of > 1 and not isinstance(request.segments, int):
-            return neighbours(counts, self.config.auto_choices, request.best_of)
-        return [(k,) for k in counts.tolist()]
-
-    def _judged(self, drafts: list[Draft], batch_size: int) -> list[Draft]:
-        """Score with K = 1 what has not been yet."""
-        unknown = [i for i, draft in enumerate(drafts) if draft.decoded.segments and not draft.decoded.as_one]
-        pairs = [(drafts[i].source.ids, drafts[i].ids) for i in unknown]
-        judged = list(drafts)
-        for i, scored in zip(unknown, self.score_ids(pairs, batch_size=batch_size), strict=True):
-            judged[i] = replace(drafts[i], decoded=replace(drafts[i].decoded, judged=scored.log_probs[0]))
-        return judged
-
-    def _copied(self, source: Source, repairs: list[Repair]) -> Draft | None:
-        """Return a source as its own translation, where there is nothing to read or a repair wants it so."""
-        ids = source.ids[bool(self.prefix) :]
-        names = tuple(repair.name for repair in repairs if repair.copies(source.text)) if ids else ()
-        nothing = Decoded([], [])
-        return None if ids and not names else Draft(source, source.text, ids, nothing, self.tokenizer, repairs=names)

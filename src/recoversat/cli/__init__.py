@@ -4,7 +4,7 @@ import sys
 
 import typer
 
-from recoversat.cli import learning, measuring, scaling, translating  # noqa: F401  (importing them adds their verbs)
+from recoversat.cli import learning, measuring, translating  # noqa: F401  (importing them adds their verbs)
 from recoversat.cli.app import app
 from recoversat.errors import UserError
 

@@ -1,14 +1,12 @@
-"""The command itself, and the options that several verbs share."""
+"""The command itself, and how verbs are added to it."""
 
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+import inspect
+from collections.abc import Callable
+from dataclasses import fields
+from functools import wraps
+from typing import Annotated, Any, ClassVar, Protocol, TypeVar
 
 import typer
-
-from recoversat.errors import UserError
-
-if TYPE_CHECKING:
-    from recoversat.data.prepare import TextPairs
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -17,47 +15,31 @@ app = typer.Typer(
     help="Semi-autoregressive machine translation: all segments of a sentence written at the same time.",
 )
 
-ConfigFile = Annotated[Path | None, typer.Option("--config", help="YAML file of settings.")]
-Preset = Annotated[str | None, typer.Option(help="Start from: iwslt16, wmt14, wmt16, small, deep-shallow.")]
-Set = Annotated[list[str] | None, typer.Option("--set", help="section.key=value; wins over --config.")]
-Device = Annotated[str, typer.Option(help="cpu, cuda or auto.")]
-Model = Annotated[Path | None, typer.Option(help="Model folder or training run; a built-in one by default.")]
-From = Annotated[str | None, typer.Option("--from", help="Language of the source text.")]
-To = Annotated[str | None, typer.Option("--to", help="Language of the translation.")]
-NoRepairs = Annotated[bool, typer.Option("--no-repairs", help="Decode as the paper does: nothing is repaired.")]
-Force = Annotated[bool, typer.Option("--force", help="Replace what is already there.")]
+
+class _Dataclass(Protocol):
+    __dataclass_fields__: ClassVar[dict[str, Any]]
 
 
-def parse_segments(text: str) -> int | tuple[int, ...] | Literal["auto"]:
-    """Read K: a number, several, or auto."""
-    if text == "auto":
-        return "auto"
-    parts = text.split(",")
-    if not all(part.isdecimal() and int(part) for part in parts):
-        raise typer.BadParameter(f"{text!r} is neither a whole number from 1 nor auto, nor several such as 6,10")
-    return tuple(map(int, parts)) if len(parts) > 1 else int(text)
+Options = TypeVar("Options", bound=_Dataclass)
 
 
-def parse_bytes(text: str) -> int:
-    """Read a size in bytes, as pydantic understands it: 512M, 2GB, 1.5GiB."""
-    from pydantic import ByteSize, TypeAdapter, ValidationError
+def verb(options: type[Options], epilog: str) -> Callable[[Callable[[Options], None]], Callable[[Options], None]]:
+    """Add a verb that is given an object of a dataclass: its fields, in their order, are the options, declared once."""
 
-    try:
-        size = int(TypeAdapter(ByteSize).validate_python(text))
-    except ValidationError:
-        size = 0
-    if size < 1:
-        raise typer.BadParameter(f"{text!r} is no size; write e.g. 512M or 2G")
-    return size
+    def add(run: Callable[[Options], None]) -> Callable[[Options], None]:
+        @wraps(run)
+        def command(**given: Any) -> None:
+            run(options(**given))
 
+        lists = {one.name: one.default_factory() for one in fields(options) if callable(one.default_factory)}
+        declared = inspect.signature(options).parameters
+        command.__annotations__ = {name: one.annotation for name, one in declared.items()}
+        asked = [one.replace(default=lists.get(name, one.default)) for name, one in declared.items()]
+        command.__signature__ = inspect.Signature(asked)  # type: ignore[attr-defined]
+        app.command(epilog=epilog)(command)
+        return run
 
-Segments = Annotated[
-    Any,
-    typer.Option(
-        "--segments", parser=parse_segments, metavar="K",
-        help="K, or auto: by length; of several, 6,10, the best. The model's own by default.",
-    ),
-]  # fmt: skip
+    return add
 
 
 @app.callback(invoke_without_command=True)
@@ -67,21 +49,3 @@ def _root(version: Annotated[bool, typer.Option("--version", help="Show the vers
 
         typer.echo(f"recoversat {__version__}")
         raise typer.Exit
-
-
-def text_pairs(src: Path | None, tgt: Path | None, tsv: Path | None = None) -> "TextPairs":
-    """Read two files, or one with two columns."""
-    from recoversat.data.prepare import TextPairs
-
-    if tsv and not (src or tgt):
-        return TextPairs(tsv)
-    if src and tgt and not tsv:
-        return TextPairs(src, tgt)
-    raise UserError("give either --src and --tgt, or --tsv")
-
-
-def optional_pairs(src: Path | None, tgt: Path | None, name: str) -> "TextPairs | None":
-    """Read two files that come together or not at all."""
-    if bool(src) != bool(tgt):
-        raise UserError(f"give {name}-src and {name}-tgt together")
-    return text_pairs(src, tgt) if src and tgt else None

@@ -5,9 +5,9 @@ from typing import Annotated
 
 import typer
 
-from recoversat.cli.app import ConfigFile, Device, Force, Preset, Set, app, optional_pairs, text_pairs
-from recoversat.cli.scaling import Cluster, PerWorkerText, ShardText, Workers, crew_of
+from recoversat.cli.app import app, verb
 from recoversat.errors import UserError
+from recoversat.pipeline import options
 
 
 @app.command(
@@ -24,19 +24,19 @@ def prepare(
         int, typer.Option(min=0, help="Without validation files: keep so many pairs for validation.")
     ] = 0,
     tokenizer_from: Annotated[Path | None, typer.Option(help="Use the tokenizer of this folder.")] = None,
-    config: ConfigFile = None,
-    preset: Preset = None,
-    set_: Set = None,
-    force: Force = False,
+    config: options.ConfigFile = None,
+    preset: options.Preset = None,
+    set_: options.Set = None,
+    force: options.Force = False,
 ) -> None:
     """Turn two text files into a corpus ready for training: tokenised, filtered, memory-mapped."""
     from recoversat.config import load_config
     from recoversat.data import prepare as preparing
 
     settings = load_config(config, preset, set_)
-    valid = optional_pairs(valid_src, valid_tgt, "--valid")
+    valid = preparing.optional_pairs(valid_src, valid_tgt, "--valid")
     report = preparing.prepare(
-        text_pairs(src, tgt, tsv), out, settings.data, valid=valid, hold_out=hold_out,
+        preparing.text_pairs(src, tgt, tsv), out, settings.data, valid=valid, hold_out=hold_out,
         tokenizer_from=tokenizer_from, replace=force,
     )  # fmt: skip
     typer.echo(report.as_text(), err=True)
@@ -47,12 +47,12 @@ def train(
     corpus: Annotated[Path, typer.Argument(help="Folder written by `prepare` or `distill`.")],
     out: Annotated[Path, typer.Option(help="Folder of the run; an interrupted one is continued.")],
     init_from: Annotated[Path | None, typer.Option(help="Teacher whose encoder and embeddings to start from.")] = None,
-    init_decoder: Annotated[bool, typer.Option("--init-decoder", help="Start from the teacher's decoder too.")] = False,
-    config: ConfigFile = None,
-    preset: Preset = None,
-    set_: Set = None,
-    device: Device = "auto",
-    force: Force = False,
+    init_decoder: options.InitDecoder = False,
+    config: options.ConfigFile = None,
+    preset: options.Preset = None,
+    set_: options.Set = None,
+    device: options.Device = "auto",
+    force: options.Force = False,
 ) -> None:
     """Train a RecoverSAT (or, with train.segments=1, an autoregressive teacher); several processes with torchrun."""
     from recoversat.config import load_config
@@ -76,7 +76,7 @@ def average(
     models: Annotated[list[Path], typer.Argument(help="Model folders, or one training run.")],
     out: Annotated[Path, typer.Option(help="Model folder to write.")],
     last: Annotated[int, typer.Option(min=1, help="Of a training run: its newest so many checkpoints.")] = 5,
-    force: Force = False,
+    force: options.Force = False,
 ) -> None:
     """Average the weights of several checkpoints into one model."""
     from recoversat.files.model_folder import checkpoint_folders
@@ -103,11 +103,11 @@ def distill(
     ] = False,
     shard_size: Annotated[int, typer.Option(min=1, help="Sentences a shard; a kill loses at most one.")] = 10_000,
     batch_tokens: Annotated[int, typer.Option(min=1, help="Source tokens translated together.")] = 4096,
-    device: Device = "auto",
-    workers: Workers = None,
-    cluster: Cluster = None,
-    per_worker: PerWorkerText = None,
-    shard: ShardText = None,
+    device: options.Device = "auto",
+    workers: options.Workers = None,
+    cluster: options.Cluster = None,
+    per_worker: options.PerWorkerText = None,
+    shard: options.ShardText = None,
 ) -> None:
     """Translate the training text with a teacher, resumably; several processes share the work with torchrun.
 
@@ -115,10 +115,11 @@ def distill(
     """
     import os
 
+    from recoversat.cluster.crew import Crew
     from recoversat.pipeline import distill as distilling
 
     rank, world = int(os.environ.get("RANK", "0")), int(os.environ.get("WORLD_SIZE", "1"))
-    crew = crew_of(workers, cluster, per_worker, shard, device)
+    crew = Crew.of(workers, cluster, per_worker, shard, device)
     if crew.ray:  # workers may be anywhere
         device = crew.per_worker.device if device == "auto" else device
         teacher, corpus, out = teacher.resolve(), corpus.resolve(), out.resolve()
@@ -129,35 +130,8 @@ def distill(
         typer.echo(f"{key.replace('_', ' ')}: {value}", err=True)
 
 
-@app.command(epilog="Example: `recoversat fit --src train.en --tgt train.de --out model --segments 5`")
-def fit(
-    src: Annotated[Path, typer.Option(help="Source text, one sentence a line (.gz, .xz too).")],
-    tgt: Annotated[Path, typer.Option(help="Target text, aligned line by line.")],
-    out: Annotated[Path, typer.Option(help="Folder for everything; an interrupted one is continued.")],
-    valid_src: Annotated[Path | None, typer.Option(help="Validation source.")] = None,
-    valid_tgt: Annotated[Path | None, typer.Option(help="Validation target.")] = None,
-    test_src: Annotated[Path | None, typer.Option(help="Test source, for the report.")] = None,
-    test_tgt: Annotated[Path | None, typer.Option(help="Test target, for the report.")] = None,
-    segments: Annotated[
-        int | None, typer.Option("--segments", min=1, help="K of the student; 10 where nothing says otherwise.")
-    ] = None,
-    config: ConfigFile = None,
-    preset: Preset = None,
-    set_: Set = None,
-    teacher_set: Annotated[list[str] | None, typer.Option(help="section.key=value for the teacher alone.")] = None,
-    encoder_only: Annotated[
-        bool | None,
-        typer.Option(
-            "--encoder-only/--init-decoder",
-            help="Only the teacher's encoder, or its decoder too (default but for the paper's presets).",
-        ),
-    ] = None,
-    device: Device = "auto",
-    force: Force = False,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Print the plan, refuse what could not work, and stop.")
-    ] = False,
-) -> None:
+@verb(options.FitOptions, "Example: `recoversat fit --src train.en --tgt train.de --out model --segments 5`")
+def fit(asked: options.FitOptions) -> None:
     """Go the whole road from two text files to an evaluated RecoverSAT; resumable at every point.
 
     The presets iwslt16, wmt14 and wmt16 mean the paper's recipe: its sizes and learning rates, a student that takes
@@ -168,13 +142,8 @@ def fit(
     from recoversat.pipeline.fit import fit as run_fit
     from recoversat.pipeline.fit_defaults import fit_job
 
-    torch_device(device)  # before any work: is torch here, and is the device?
-    job = fit_job(
-        text_pairs(src, tgt, None), out, optional_pairs(valid_src, valid_tgt, "--valid"),
-        optional_pairs(test_src, test_tgt, "--test"), segments, config, preset, set_ or [], teacher_set or [], device,
-        encoder_only,
-    )  # fmt: skip
-    run_fit(job, force=force, dry_run=dry_run)
+    torch_device(asked.device)  # before any work: is torch here, and is the device?
+    run_fit(fit_job(asked), force=asked.force, dry_run=asked.dry_run)
 
 
 @app.command(epilog="Example: `recoversat settings train --preset iwslt16`")

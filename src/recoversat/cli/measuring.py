@@ -5,11 +5,10 @@ from typing import Annotated
 
 import typer
 
-from recoversat.cli.app import Device, Force, From, Model, NoRepairs, Preset, Set, To, app
+from recoversat.cli.app import app, verb
 from recoversat.errors import UserError
 from recoversat.measuring.reports.table import TableFormat
-
-Form = Annotated[TableFormat, typer.Option("--format", help="Print tables as Markdown, or as LaTeX with booktabs.")]
+from recoversat.pipeline import options
 
 
 @app.command(
@@ -38,14 +37,14 @@ def evaluate(
         ),
     ] = None,
     metric: Annotated[list[str] | None, typer.Option(help="One metric more; a wrong name lists them all.")] = None,
-    latency: Annotated[int, typer.Option(min=0, help="Time so many sentences at batch 1.")] = 0,
-    batch_size: Annotated[int, typer.Option(min=1, help="Sentences translated together.")] = 32,
+    latency: options.Latency = 0,
+    batch_size: options.BatchSize = 32,
     subwords: Annotated[
         Path | None, typer.Option(help="Model in whose sub-words Rep and Mis are counted; by default --at's.")
     ] = None,
-    no_repairs: NoRepairs = False,
-    form: Form = TableFormat.MARKDOWN,
-    device: Device = "auto",
+    no_repairs: options.NoRepairs = False,
+    form: options.Form = TableFormat.MARKDOWN,
+    device: options.Device = "auto",
 ) -> None:
     """Measure systems on test sets: BLEU, chrF, TER, Rep, Mis, Step, confidence; one table, JSON, HTML, plots."""
     from recoversat.measuring.quality.paper import check_data_set, published_table
@@ -70,25 +69,24 @@ def evaluate(
 def calibrate(
     src: Annotated[Path, typer.Option(help="Text that the model was not trained on.")],
     tgt: Annotated[Path, typer.Option(help="Its translations, aligned line by line.")],
-    model: Model = None,
-    source: From = None,
-    target: To = None,
+    model: options.Model = None,
+    source: options.From = None,
+    target: options.To = None,
     chrf: Annotated[
         float, typer.Option(help="A translation is good from so much chrF2++ on; below 30 most are wrong.")
     ] = 30.0,
-    device: Device = "auto",
+    device: options.Device = "auto",
 ) -> None:
     """Make a model's confidence the probability of a good translation; kept in its folder (docs/decoding.md)."""
     from recoversat.data.prepare import TextPairs
-    from recoversat.files.builtin import builtin_model
-    from recoversat.files.model_folder import resolve_model
+    from recoversat.files.builtin import model_folder
     from recoversat.measuring.quality.calibration import calibrate, keep
     from recoversat.measuring.reports.table import to_markdown
     from recoversat.translator import Translator
 
     if not 0 < chrf < 100:
         raise UserError(f"--chrf {chrf:g}: chrF2++ is between 0 and 100; 30 to 50 is usual")
-    folder = resolve_model(model) if model else builtin_model(source, target)
+    folder = model_folder(model, source, target)
     translator = Translator(folder, source=source, target=target, device=device)
     if 1 not in translator.config.train.segment_choices:
         raise UserError(f"{folder}: confidence needs a model that was trained for K = 1 too; this one was not")
@@ -99,97 +97,45 @@ def calibrate(
     typer.echo(f"written to {path}", err=True)
 
 
-@app.command(
-    epilog="Example: `recoversat sweep configs/ablations.yaml --corpus distilled --init-from teacher --at teacher "
-    "--jobs 2 --out ablations`"
+@verb(
+    options.SweepOptions,
+    "Example: `recoversat sweep configs/ablations.yaml --corpus distilled --init-from teacher --at teacher "
+    "--jobs 2 --out ablations`",
 )
-def sweep(
-    file: Annotated[Path, typer.Argument(help="YAML file: a config and what varies over it (docs/evaluation.md).")],
-    out: Annotated[Path, typer.Option(help="Folder of all runs and the report; interrupted, it is continued.")],
-    corpus: Annotated[Path | None, typer.Option(help="Folder to train on.")] = None,
-    init_from: Annotated[
-        Path | None, typer.Option(help="Teacher whose encoder and embeddings all runs start from.")
-    ] = None,
-    init_decoder: Annotated[bool, typer.Option("--init-decoder", help="Start from the teacher's decoder too.")] = False,
-    at: Annotated[str | None, typer.Option(help="Model that Rep and Mis are relative to.")] = None,
-    test: Annotated[list[str] | None, typer.Option(help="NAME=SOURCES,REFERENCES; else validation text.")] = None,
-    system: Annotated[
-        list[str] | None, typer.Option(help="NAME=PATH: measure this one too; NAT fills the tables' NAT row.")
-    ] = None,
-    jobs: Annotated[int, typer.Option(min=1, help="Trainings at the same time, on one GPU too.")] = 1,
-    latency: Annotated[int, typer.Option(min=0, help="Time so many sentences at batch 1.")] = 0,
-    batch_size: Annotated[int, typer.Option(min=1, help="Sentences translated together.")] = 32,
-    preset: Preset = None,
-    set_: Set = None,
-    form: Form = TableFormat.MARKDOWN,
-    device: Device = "auto",
-) -> None:
+def sweep(asked: options.SweepOptions) -> None:
     """Train and evaluate variants of one configuration; print the paper's ablation tables beside ours."""
-    from recoversat.measuring.specs import parse_system, parse_test
-    from recoversat.pipeline.sweep.run import SweepOptions, run_sweep
+    from recoversat.pipeline.sweep.run import run_sweep
 
-    systems, tests = [parse_system(text) for text in system or ()], [parse_test(text) for text in test or ()]
-    options = SweepOptions(
-        corpus, init_from, init_decoder, at, systems, tests, preset, set_ or (), jobs, device, latency, batch_size
-    )
-    evaluated, failed = run_sweep(file, out, options, lambda line: typer.echo(line, err=True))
+    evaluated, failed = run_sweep(asked, lambda line: typer.echo(line, err=True))
     if evaluated:
-        typer.echo(evaluated.as_text(form))
+        typer.echo(evaluated.as_text(asked.form))
         typer.echo(f"report: {evaluated.page}", err=True)
     if failed:
         raise UserError("\n".join(f"{name} failed:\n{why}" for name, why in failed.items()))
 
 
-@app.command(
-    epilog="Example: `recoversat bench --system at=exported:segments=1 --system k10=exported:segments=10 "
-    "--system peer=ct2:beam=4 --src test.en --ref test.de --out bench`, or `recoversat bench --untrained wmt14 --out b`"
+@verb(
+    options.BenchOptions,
+    "Example: `recoversat bench --system at=exported:segments=1 --system k10=exported:segments=10 --system "
+    "peer=ct2:beam=4 --src test.en --ref test.de --out bench`, or `recoversat bench --untrained wmt14 --out b`",
 )
-def bench(
-    out: Annotated[Path, typer.Option(help="Folder of table, JSON and plots.")],
-    system: Annotated[
-        list[str] | None,
-        typer.Option(
-            help="NAME=PATH, ours or CTranslate2's; with :segments=K (or auto), :beam=N, :to=, :compute=, :threads=, "
-            ":repairs=none, ..."
-        ),
-    ] = None,
-    src: Annotated[Path | None, typer.Option(help="Sentences to translate.")] = None,
-    ref: Annotated[Path | None, typer.Option(help="Their translations: adds BLEU.")] = None,
-    untrained: Annotated[
-        str | None, typer.Option(help="Instead: untrained models, a preset or d_model=512,...")
-    ] = None,
-    vocab: Annotated[int, typer.Option(min=16, help="With --untrained: size of the vocabulary.")] = 32_000,
-    length: Annotated[int, typer.Option(min=1, help="With --untrained: tokens of every sentence.")] = 25,
-    segments: Annotated[list[int] | None, typer.Option(min=2, help="With --untrained: K; 10 without any.")] = None,
-    batch: Annotated[list[int] | None, typer.Option(min=1, help="Batch size; 1, 8, 32, 64 without any.")] = None,
-    threads: Annotated[list[int] | None, typer.Option(min=1, help="Threads; 1 and all without any.")] = None,
-    rounds: Annotated[int, typer.Option(min=1, help="Rounds in which the systems take turns.")] = 5,
-    sentences: Annotated[int | None, typer.Option(min=1, help="Sentences a round; 64, untrained 16.")] = None,
-    to: Annotated[str | None, typer.Option(help="Language, where the built-in model is timed.")] = None,
-    no_repairs: NoRepairs = False,
-    form: Form = TableFormat.MARKDOWN,
-    device: Annotated[str, typer.Option(help="cpu or cuda.")] = "cpu",
-    force: Force = False,
-) -> None:
+def bench(asked: options.BenchOptions) -> None:
     """Time systems in turn on the same sentences, CTranslate2 among them: latency, throughput, memory, ratios."""
     from recoversat.measuring.specs import builtin_systems, parse_system, without_repairs
-    from recoversat.measuring.speed.run import Settings, Untrained, bench_text, bench_untrained
+    from recoversat.measuring.speed.run import bench_text, bench_untrained
     from recoversat.measuring.speed.tables import report_text
 
-    settings = Settings(tuple(batch or (1, 8, 32, 64)), tuple(threads or ()), rounds, sentences, device)
-    if untrained:
-        if system or src or ref:
+    if asked.untrained:
+        if asked.systems or asked.src or asked.ref:
             raise UserError("--untrained makes its own models and sentences: leave out --system, --src and --ref")
-        shape = Untrained(untrained, vocab, length, tuple(segments or (10,)))
-        result = bench_untrained(shape, settings, out, force=force)
-    elif src:
-        systems = [parse_system(text) for text in system or ()] or builtin_systems(to)
-        systems = without_repairs(systems) if no_repairs else systems
-        result = bench_text(systems, src, ref, settings, out, force=force)
+        result = bench_untrained(asked)
+    elif asked.src:
+        systems = [parse_system(text) for text in asked.systems] or builtin_systems(asked.to)
+        result = bench_text(without_repairs(systems) if asked.no_repairs else systems, asked.src, asked)
     else:
         raise UserError(
             "nothing to time: give --src FILE and --system NAME=MODEL (several times, or none for the built-in model), "
             "or --untrained wmt14 for models of a size that were never trained"
         )
-    typer.echo(report_text(result, form))
-    typer.echo(f"written to {out}", err=True)
+    typer.echo(report_text(result, asked.form))
+    typer.echo(f"written to {asked.out}", err=True)

@@ -1,10 +1,8 @@
 """Who works: how many workers, what each one gets, where they are, and which part of the whole is theirs."""
 
 import re
-from collections.abc import Sequence
 from dataclasses import dataclass
 
-from recoversat.cluster.shards import Shard
 from recoversat.errors import UserError
 
 _RESOURCE = re.compile(r"(cpus|gpus)=(\d+(?:\.\d+)?)")
@@ -38,7 +36,6 @@ class PerWorker:
 
     @property
     def device(self) -> str:
-        """Return the device that a worker has."""
         return "cuda" if self.gpus else "cpu"
 
 
@@ -61,10 +58,6 @@ class Share:
             raise UserError(f"--shard {text}: write i/n with i from 1 to n, e.g. 3/10")
         return cls(int(match[1]), int(match[2]))
 
-    def of_shards(self, shards: Sequence[Shard]) -> Sequence[Shard]:
-        """Return every n-th shard."""
-        return shards[self.number - 1 :: self.of]
-
 
 @dataclass(frozen=True)
 class Crew:
@@ -77,10 +70,19 @@ class Crew:
     share: Share | None = None
 
     @classmethod
-    def of(cls, workers: int, cluster: str | None, per_worker: PerWorker, share: str | None) -> "Crew":
-        """Read what people ask for; several workers on one machine are a Ray cluster too."""
+    def of(
+        cls, workers: int | None, cluster: str | None, per_worker: str | None, share: str | None,
+        device: str = "cpu", threads: int = 0,
+    ) -> "Crew":  # fmt: skip
+        """Read what people ask for; several workers on one machine are a Ray cluster too.
+
+        Where nothing is said a worker gets a core, or a GPU if that is the device.
+        """
+        if per_worker and threads:
+            raise UserError("--per-worker says how many threads a worker has; leave --threads out")
+        each = PerWorker.parse(per_worker or ("gpus=1" if device.startswith("cuda") else f"cpus={threads or 1}"))
         kind, _, address = (cluster or "").partition("=")
         if kind not in ("", "ray"):
             raise UserError(f"--cluster {cluster}: there is ray (on this machine) and ray=ADDRESS")
-        with_ray = kind == "ray" or workers > 1
-        return cls(workers, per_worker, with_ray, address or None, Share.parse(share) if share else None)
+        with_ray = kind == "ray" or (workers or 1) > 1
+        return cls(workers or 1, each, with_ray, address or None, Share.parse(share) if share else None)

@@ -58,7 +58,6 @@ class TextInput:
         self._at = 0
 
     def parts(self, size: int) -> Iterator[Part]:
-        """Cut the file into parts."""
         first = offset = 0
         with faults_named(self._path), open_bytes(self._path) as stream:
             while lines := list(islice(stream, size)):
@@ -66,11 +65,9 @@ class TextInput:
                 first, offset = first + len(lines), offset + sum(map(len, lines))
 
     def texts(self, part: Part) -> list[str]:
-        """Read sentences."""
         return [decoded_line(raw, str(self._path), part.first + i) for i, raw in enumerate(self._lines(part))]
 
     def write(self, out: Path, translated: Iterable[tuple[Part, list[str]]]) -> int:
-        """Write one line for each."""
         with atomic_stream(out) as stream:
             for _, translations in translated:
                 stream.write("".join(f"{line}\n" for line in translations).encode())
@@ -103,11 +100,9 @@ class JsonInput(TextInput):
     """One object a line; all its fields are kept and "translation" is added, or "error" to one that has no text."""
 
     def texts(self, part: Part) -> list[str]:
-        """Read texts."""
         return [Record.parse(raw).text for raw in self._lines(part)]
 
     def write(self, out: Path, translated: Iterable[tuple[Part, list[str]]]) -> int:
-        """Write one object for each."""
         errors = 0
         with atomic_stream(out) as stream:
             for part, translations in translated:

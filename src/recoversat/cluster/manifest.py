@@ -12,6 +12,7 @@ from recoversat.cluster.shards import Shard
 from recoversat.errors import UserError
 from recoversat.files.identity import claim
 from recoversat.files.storage import atomic_file, faults_named, read_json
+from recoversat.pipeline.outputs import refuse_same_names
 
 _NAME, _SETTINGS = "manifest.jsonl", "settings.json"
 
@@ -24,7 +25,6 @@ class Folder:
 
     @property
     def run(self) -> Path:
-        """Return the folder of the run's own files."""
         return self.out / "run"
 
     def result(self, key: str) -> Path:
@@ -80,7 +80,9 @@ def plan(folder: Folder, inputs: list[Path], settings: dict[str, Any], shard_siz
 
     A run that was begun here is continued: with other settings it is refused, with other text only that is new work.
     """
-    _check_names(inputs)
+    refuse_same_names(inputs)
+    if any(path.name == "run" for path in inputs):
+        raise UserError("an input is called run, as the folder beside the outputs is; rename it")
     folder.run.mkdir(parents=True, exist_ok=True)
     refusal = f"{folder.out} holds a run with other settings or another model; write elsewhere"
     claim(folder.run / _SETTINGS, settings | {"shard_size": shard_size}, refusal)
@@ -103,14 +105,6 @@ def read_manifest(folder: Folder) -> Manifest:
         raise UserError(f"{folder.out}: no run here ({folder.run / _NAME} is missing); translate --workers begins one")
     settings = read_json(folder.run / _SETTINGS, "folder of a run")
     return Manifest(folder, {key: value for key, value in settings.items() if key != "shard_size"}, _read_files(folder))
-
-
-def _check_names(inputs: list[Path]) -> None:
-    names = [path.name for path in inputs]
-    if twice := next((name for name in names if names.count(name) > 1), None):
-        raise UserError(f"two inputs are called {twice}, and so would be their outputs; rename one")
-    if "run" in names:
-        raise UserError("an input is called run, as the folder beside the outputs is; rename it")
 
 
 def _write_files(folder: Folder, files: list[PlannedFile]) -> None:

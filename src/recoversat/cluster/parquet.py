@@ -35,21 +35,18 @@ class ParquetInput:
             raise UserError(f'{path}: the column "{TEXT}" is no text but {kind}')
 
     def parts(self, size: int) -> Iterator[Part]:
-        """Cut the file into parts."""
         for first in range(0, self._n_rows, size):
             count = min(size, self._n_rows - first)
             texts = [str(text) for table in self._tables(first, count, [TEXT]) for text in table[TEXT].to_pylist()]
             yield Part(first, count, first, _digest(texts))
 
     def texts(self, part: Part) -> list[str]:
-        """Read sentences."""
         column = [text for table in self._tables(part.first, part.count, [TEXT]) for text in table[TEXT].to_pylist()]
         if len(column) != part.count or _digest(map(str, column)) != part.digest:
             raise UserError(f"{self._path}: changed since the run was planned; start the command again to plan anew")
         return [text or "" for text in column]  # a row without text stays without translation
 
     def write(self, out: Path, translated: Iterable[tuple[Part, list[str]]]) -> int:
-        """Write a row for each."""
         added = pyarrow.field(TRANSLATION, pyarrow.string())
         kept = [name for name in self._file.schema_arrow.names if name != TRANSLATION]
         schema = pyarrow.schema([self._file.schema_arrow.field(name) for name in kept]).append(added)

@@ -8,6 +8,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from statistics import median
 from typing import Any
 
 from recoversat.cluster.crew import Crew
@@ -41,7 +42,6 @@ class _Actor:
         return ""
 
     def finish(self, shard: Shard) -> Outcome:
-        """Work off a shard."""
         return attempt(self._worker, shard)
 
 
@@ -167,10 +167,9 @@ class RayPool:
         self._report.settled(shard, outcome)
 
     def _replace_hanging(self) -> None:
-        typical = self._todo.typical_seconds
-        if typical is None:
+        if not self._todo.durations:
             return
-        limit = max(_PATIENCE_SECONDS, _SLOW * typical)
+        limit = max(_PATIENCE_SECONDS, _SLOW * median(self._todo.durations))
         for reference, task in list(self._tasks.items()):
             if task.shard and time.monotonic() - task.began > limit:
                 del self._tasks[reference]

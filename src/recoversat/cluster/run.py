@@ -11,28 +11,27 @@ from recoversat.cluster.manifest import Folder, plan
 from recoversat.cluster.merge import merge
 from recoversat.cluster.report import RunReport
 from recoversat.cluster.shards import SET_ASIDE, Load, Shard, WorkList, work_here
-from recoversat.cluster.translating import LoadTranslator, ModelChoice
+from recoversat.cluster.translating import LoadTranslator, run_settings
 from recoversat.errors import UserError
 from recoversat.files.storage import held
+from recoversat.pipeline.options import TranslateOptions
 from recoversat.pipeline.stopping import stop_signals
 from recoversat.show.progress import progress
 from recoversat.translator import WINDOW
 
 
-def translate_corpus(
-    inputs: list[Path], out: Path, choice: ModelChoice, crew: Crew, *, jsonl: bool, shard_size: int
-) -> dict[Path, int]:
+def translate_corpus(asked: TranslateOptions, out: Path, crew: Crew) -> dict[Path, int]:
     """Translate files into a folder with any number of workers; returns what `merge` does, nothing for a share."""
-    settings = choice.settings(jsonl=jsonl)
-    window = choice.batch_size * WINDOW  # sentences sorted and batched together; the same ones as without shards
-    size = -(-shard_size // window) * window
+    settings = run_settings(asked)
+    window = asked.batch_size * WINDOW  # sentences sorted and batched together; the same ones as without shards
+    size = -(-asked.shard_size // window) * window
     folder = Folder(out.resolve())
     with ExitStack() as stack:
         if crew.share is None:  # shares are worked off beside each other
             stack.enter_context(held(folder.run, "another run is at work here; wait for it or write elsewhere"))
-        manifest = plan(folder, inputs, settings, size)
+        manifest = plan(folder, asked.files, settings, size)
         shards = list(manifest.shards())
-        load = LoadTranslator(choice, str(settings["model"]), jsonl, crew.per_worker.threads)
+        load = LoadTranslator(asked, str(settings["model"]), crew.per_worker.threads)
         work_off("translate", shards, load, crew, state=folder.run)
         return merge(manifest) if crew.share is None else {}
 
@@ -43,12 +42,13 @@ def work_off(title: str, shards: list[Shard], load: Load, crew: Crew, *, state: 
     The folder `state` gets metrics, and a file for each shard that was set aside.
     """
     unique = list({shard.key: shard for shard in shards}.values())
-    mine = crew.share.of_shards(unique) if crew.share else unique
+    mine = unique[crew.share.number - 1 :: crew.share.of] if crew.share else unique
     todo = WorkList.of(mine, state / SET_ASIDE)
     sentences = sum(shard.sentences for shard in mine)
     done = sentences - sum(shard.sentences for shard in todo.waiting)
     with progress(title, sentences, done) as bar:
-        report = RunReport(state / _metrics_name(crew), bar, todo, sentences=sentences, done=done)
+        share = f"-{crew.share.number}-of-{crew.share.of}" if crew.share else ""
+        report = RunReport(state / f"metrics{share}.prom", bar, todo, sentences=sentences, done=done)
         if todo.waiting and crew.ray:
             from recoversat.cluster.ray_pool import RayPool, connected
 
@@ -62,11 +62,6 @@ def work_off(title: str, shards: list[Shard], load: Load, crew: Crew, *, state: 
         finished = sum(shard.is_done for shard in mine)
         raise UserError(f"{todo.stopped}. {finished:,} of {len(mine):,} shards are done; the same command continues")
     todo.raise_failures()
-
-
-def _metrics_name(crew: Crew) -> str:
-    share = f"-{crew.share.number}-of-{crew.share.of}" if crew.share else ""
-    return f"metrics{share}.prom"
 
 
 @contextmanager

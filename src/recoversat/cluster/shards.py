@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from enum import Enum
 from pathlib import Path
-from statistics import median
 from typing import Any, Protocol
 
 from recoversat.errors import UserError
@@ -128,11 +127,6 @@ class WorkList:
     def stop(self, reason: str) -> None:
         """Hand out no more; the first reason counts."""
         self.stopped = self.stopped or reason
-
-    @property
-    def typical_seconds(self) -> float | None:
-        """Return the median duration of a shard, once there is one."""
-        return median(self.durations) if self.durations else None
 
     def raise_failures(self) -> None:
         """Name what was set aside, and why."""

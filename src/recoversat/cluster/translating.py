@@ -5,83 +5,58 @@ import json
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import cast
 
 from recoversat.cluster.inputs import Input, open_input
 from recoversat.cluster.shards import RunStoppedError, Shard
 from recoversat.engines.loading import ComputeType
-from recoversat.files.builtin import builtin_model
-from recoversat.files.model_folder import model_fingerprint, resolve_model
+from recoversat.files.builtin import model_folder
+from recoversat.files.model_folder import model_fingerprint
 from recoversat.files.storage import atomic_file
-from recoversat.inference.request import WantedSegments
+from recoversat.pipeline.options import TranslateOptions
 
 Translate = Callable[[list[str]], list[str]]
 
 
-@dataclass(frozen=True)
-class ModelChoice:
-    """Which model translates, and how: all that a result depends on beside the text."""
+def run_settings(asked: TranslateOptions) -> dict[str, object]:
+    """Describe all that a result depends on beside the text: the model by its content, never by its place."""
+    return {
+        "model": model_fingerprint(_folder(asked)), "from": asked.source, "to": asked.target,
+        "segments": asked.segments, "batch_size": asked.batch_size, "beam": asked.beam, "device": asked.device,
+        "compute_type": asked.compute_type, "jsonl": asked.jsonl, "results": "json",
+    }  # fmt: skip
 
-    model: Path | None  # None: the built-in one
-    source: str | None
-    target: str | None
-    segments: WantedSegments
-    batch_size: int
-    beam: int
-    device: str
-    compute_type: ComputeType
 
-    @property
-    def folder(self) -> Path:
-        """Return the model's folder on this machine."""
-        return builtin_model(self.source, self.target) if self.model is None else resolve_model(self.model).resolve()
-
-    def settings(self, *, jsonl: bool) -> dict[str, object]:
-        """Describe the choice for keys: the model by its content, never by its place."""
-        return {
-            "model": model_fingerprint(self.folder), "from": self.source, "to": self.target,
-            "segments": self.segments, "batch_size": self.batch_size, "beam": self.beam, "device": self.device,
-            "compute_type": self.compute_type, "jsonl": jsonl, "results": "json",
-        }  # fmt: skip
-
-    def load(self, threads: int) -> Translate:
-        """Load the model."""
-        from recoversat.pipeline.translate_files import translate_texts
-        from recoversat.translator import WINDOW, Translator
-
-        translator = Translator(
-            self.folder, source=self.source, target=self.target, device=self.device, compute_type=self.compute_type,
-            intra_threads=threads,
-        )  # fmt: skip
-
-        def translate(texts: list[str]) -> list[str]:
-            size = self.batch_size * WINDOW
-            blocks = (texts[at : at + size] for at in range(0, len(texts), size))
-            return [
-                translation.text
-                for block in blocks
-                for translation in translate_texts(
-                    translator, block, segments=self.segments, batch_size=self.batch_size, beam=self.beam
-                )
-            ]
-
-        return translate
+def _folder(asked: TranslateOptions) -> Path:
+    return model_folder(asked.model, asked.source, asked.target).resolve()
 
 
 @dataclass(frozen=True)
 class LoadTranslator:
     """Makes a worker where it is called; refuses a model that is not the one of the run."""
 
-    choice: ModelChoice
+    asked: TranslateOptions  # with the languages that were found and the device of a worker
     fingerprint: str
-    jsonl: bool
     threads: int = 1
 
     def __call__(self) -> "ShardTranslator":
-        guard = ModelGuard(self.choice.folder, self.fingerprint)
+        from recoversat.pipeline.translate_files import translate_texts
+        from recoversat.translator import WINDOW, Translator
+
+        asked, guard = self.asked, ModelGuard(_folder(self.asked), self.fingerprint)
         guard.check()
-        translate = self.choice.load(self.threads)
+        translator = Translator(
+            _folder(asked), source=asked.source, target=asked.target, device=asked.device,
+            compute_type=cast("ComputeType", asked.compute_type), intra_threads=self.threads,
+        )  # fmt: skip
+        size = asked.batch_size * WINDOW
+
+        def translate(texts: list[str]) -> list[str]:
+            blocks = (texts[at : at + size] for at in range(0, len(texts), size))
+            return [one.text for block in blocks for one in translate_texts(translator, block, asked)]
+
         guard.check()
-        return ShardTranslator(translate, guard.check, jsonl=self.jsonl)
+        return ShardTranslator(translate, guard.check, jsonl=asked.jsonl)
 
 
 class ShardTranslator:
@@ -92,7 +67,6 @@ class ShardTranslator:
         self._inputs: dict[Path, Input] = {}  # the latest one: shards come in the order of the input
 
     def finish(self, shard: Shard) -> None:
-        """Translate a shard."""
         path, part = shard.content
         translations = self._translate(self._input(path).texts(part))
         self._check()

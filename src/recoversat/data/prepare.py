@@ -11,7 +11,7 @@ import numpy as np
 from recoversat.config import DataConfig
 from recoversat.data.corpus import FORMAT, MANIFEST, Sentences, corpus_fingerprint
 from recoversat.errors import UserError
-from recoversat.files.storage import atomic_folder, lines_of, sweep_partial, write_json
+from recoversat.files.storage import atomic_folder, lines_of, refuse_existing, sweep_partial, write_json
 from recoversat.show.progress import progress
 from recoversat.text.directions import direction_tag
 from recoversat.text.tokenizer import BpeTokenizer, SentencePieceTokenizer, Tokenizer, load_tokenizer
@@ -42,6 +42,22 @@ class TextPairs:
             if len(columns) != 2:
                 raise UserError(f"{self.src}, line {number}: expected source<TAB>target, found {len(columns)} columns")
             yield columns[0], columns[1]
+
+
+def text_pairs(src: Path | None, tgt: Path | None, tsv: Path | None = None) -> TextPairs:
+    """Read two files, or one with two columns."""
+    if tsv and not (src or tgt):
+        return TextPairs(tsv)
+    if src and tgt and not tsv:
+        return TextPairs(src, tgt)
+    raise UserError("give either --src and --tgt, or --tsv")
+
+
+def optional_pairs(src: Path | None, tgt: Path | None, name: str) -> TextPairs | None:
+    """Read two files that come together or not at all."""
+    if bool(src) != bool(tgt):
+        raise UserError(f"give {name}-src and {name}-tgt together")
+    return text_pairs(src, tgt) if src and tgt else None
 
 
 @dataclass
@@ -107,8 +123,7 @@ def prepare(
 
     Validation text comes from its own files, or `hold_out` training pairs spread over the corpus.
     """
-    if out.exists() and not replace:
-        raise UserError(f"{out} exists already; choose another folder or add --force to replace it")
+    refuse_existing(out, replace)
     out.parent.mkdir(parents=True, exist_ok=True)
     sweep_partial(out.parent, out.name)
     total = sum(1 for _ in pairs)  # also finds unequal lengths and bad bytes before any long work

@@ -68,7 +68,6 @@ class ExportReport:
 
 
 def export_card(config: Config, facts: Mapping[str, Any], report: ExportReport) -> str:
-    """Write the README.md of an exported model."""
     rows = [f"| {name} | {_megabytes(size)} | {_against_torch(name, report)} |" for name, size in report.sizes.items()]
     return Template(Path(__file__).with_name("card_onnx.md").read_text(encoding="utf-8")).substitute(
         languages=config.data.languages,

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from recoversat.errors import UserError
-from recoversat.files.model_folder import CONFIG, read_config
+from recoversat.files.model_folder import CONFIG, read_config, resolve_model
 from recoversat.text.directions import find_direction
 
 ASSETS = Path(__file__).parents[1] / "assets"
@@ -11,6 +11,11 @@ ASSETS = Path(__file__).parents[1] / "assets"
 
 def builtin_models() -> list[Path]:
     return sorted(path.parent for path in ASSETS.glob(f"*/{CONFIG}"))
+
+
+def model_folder(model: Path | None, source: str | None, target: str | None) -> Path:
+    """Find the model that somebody names, or the built-in one that translates between two languages."""
+    return builtin_model(source, target) if model is None else resolve_model(model)
 
 
 def builtin_model(source: str | None, target: str | None) -> Path:

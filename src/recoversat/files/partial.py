@@ -15,7 +15,7 @@ from typing import Any
 
 from recoversat.errors import UserError
 from recoversat.files.identity import check_same
-from recoversat.files.storage import COMPRESSED, atomic_stream, read_json, write_json
+from recoversat.files.storage import COMPRESSED, atomic_stream, lock, read_json, write_json
 
 
 @dataclass(frozen=True)
@@ -106,7 +106,6 @@ class PartialFile:
         return False
 
     def isatty(self) -> bool:
-        """A file is no terminal."""
         return False
 
     def write(self, line: str) -> None:
@@ -140,16 +139,10 @@ class PartialFile:
 
     def _locked(self) -> int:
         """Open what is there of the output, for this process alone."""
-        import fcntl
-
         file = os.open(self._path, os.O_RDWR | os.O_CREAT, 0o666)
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
+        if not lock(file):
             os.close(file)
-            raise UserError(f"{self._path}: another translation writes it; wait for it or write elsewhere") from None
-        except OSError:  # a file system without locks
-            pass
+            raise UserError(f"{self._path}: another translation writes it; wait for it or write elsewhere")
         return file
 
     def _go_on(self, file: int) -> None:

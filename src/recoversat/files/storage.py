@@ -12,7 +12,7 @@ import shutil
 import tempfile
 import time
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any
@@ -69,21 +69,25 @@ def held(folder: Path, refusal: str, patience: float = 10.0) -> Iterator[int]:
 
 def _take(folder: Path) -> int | None:
     """Open and lock a folder; None where somebody has it, or removed it meanwhile."""
-    import fcntl
-
     folder.mkdir(parents=True, exist_ok=True)
     file = os.open(folder, os.O_RDONLY)
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        os.close(file)
-        return None
-    except OSError:  # a file system without locks
-        return file
-    if folder.exists() and os.path.samestat(os.fstat(file), folder.stat()):
+    if lock(file) and folder.exists() and os.path.samestat(os.fstat(file), folder.stat()):
         return file
     os.close(file)
     return None
+
+
+def lock(file: int) -> bool:
+    """Lock an open file or folder for this process; say whether nobody else has it."""
+    import fcntl
+
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError:  # a file system without locks
+        pass
+    return True
 
 
 def refuse_existing(out: Path, force: bool) -> None:
@@ -149,7 +153,6 @@ def write_text(path: Path, text: str) -> None:
 
 
 def write_json(path: Path, value: Any) -> None:
-    """Write `value` as readable JSON, atomically."""
     write_text(path, json.dumps(value, indent=2, ensure_ascii=False) + "\n")
 
 
@@ -178,16 +181,12 @@ def sweep_partial(folder: Path, name: str | None = None) -> None:
 def lines_of(path: Path) -> Iterator[str]:
     """Yield the lines of a plain, .gz, .xz or .zst UTF-8 text file.
 
-    A byte that is not UTF-8 raises an error that names file and line.
+    A byte that is not UTF-8 raises an error that names file and line. Only "\\n" (or "\\r\\n") ends a line, so exotic
+    separators stay text.
     """
-    with _opened(path) as stream:
-        yield from decoded_lines(stream, str(path))
-
-
-def decoded_lines(stream: Iterable[bytes], name: str) -> Iterator[str]:
-    """Decode lines as UTF-8; only "\\n" (or "\\r\\n") ends a line, so exotic separators stay text."""
-    for index, raw in enumerate(stream):
-        yield decoded_line(raw, name, index)
+    with faults_named(path), open_bytes(path) as stream:
+        for index, raw in enumerate(stream):
+            yield decoded_line(raw, str(path), index)
 
 
 def decoded_line(raw: bytes, name: str, index: int) -> str:
@@ -204,19 +203,13 @@ def decoded(raw: bytes, name: str, encoding: str = "utf-8-sig") -> str:
         raise UserError(f"{name}: not UTF-8 ({error.reason}); convert it, e.g. with iconv") from None
 
 
-@contextmanager
-def _opened(path: Path) -> Iterator[IO[bytes]]:
-    with faults_named(path), open_bytes(path) as stream:
-        yield stream
-
-
 def unpacked_name(path: Path) -> Path:
     """Return the name of a file without what says that it is compressed.
 
     >>> unpacked_name(Path("page.html.gz")).name, unpacked_name(Path("page.html")).name
     ('page.html', 'page.html')
     """
-    return path.with_suffix("") if path.suffix in (".gz", ".xz", ".zst") else path
+    return path.with_suffix("") if path.suffix in COMPRESSED else path
 
 
 def open_bytes(path: Path) -> IO[bytes]:

@@ -64,10 +64,10 @@ class BatchDecoder:
         )  # fmt: skip
         if request.beam > 1:
             return self._search(sources, n_segments, request.beam, options)
-        if request.exact and not forced:
+        if request.decode.exact and not forced:
             return decode_exactly(self.engine, sources, n_segments, options)
         if request.is_judged and not forced:
-            return BestOf(self.engine, request.doubt).decode(sources, counts, options, ids_of)
+            return BestOf(self.engine, request.decode.doubt).decode(sources, counts, options, ids_of)
         return self.engine.decode(sources, n_segments, options)
 
     def _search(self, sources: list[list[int]], n_segments: Ints, beam: int, options: Options) -> list[Decoded]:

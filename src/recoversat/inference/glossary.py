@@ -12,6 +12,7 @@ from itertools import groupby
 
 import numpy as np
 
+from recoversat.config import QUALITIES
 from recoversat.decoding.segmentwise import Forced
 from recoversat.errors import UserError
 from recoversat.inference.assembling import Draft
@@ -112,10 +113,10 @@ class ObeyGlossary(Repair):
             before = one.forced or {}
             free = _near(place, len(one.draft.text), counts[i]).difference(segment for segment, _ in before)
             jobs += [(counts[i], i, {**before, **self._begins(segment, one.terms[-1])}) for segment in sorted(free)]
-        written = []
+        written, decode = [], self.request.decode.model_copy(update=QUALITIES["fast"])
         for k, some in groupby(sorted(jobs, key=lambda job: job[:2]), key=lambda job: job[0]):
             group = list(some)
-            plain = replace(self.request, segments=k, beam=1, best_of=1, doubt=None, exact=False)
+            plain = replace(self.request, segments=k, beam=1, decode=decode)
             texts = [asked[i].draft.source.text for _, i, _ in group]
             drafts = write(texts, replace(plain, forced=[forced for _, _, forced in group]))
             for (_, i, forced), draft in zip(group, drafts, strict=True):

@@ -2,7 +2,7 @@
 
 import logging
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, Literal
 
@@ -29,15 +29,15 @@ class Request:
     forced: Sequence[Forced] | None = None
     force: Sequence[str] = ()
     repairs: bool = True
-    best_of: int = 1
-    doubt: float | None = None
-    exact: bool = False
+    decode: DecodeConfig = field(
+        default_factory=DecodeConfig
+    )  # as the model is set to write, or as the call asks for instead
     glossary: Glossary | None = None
 
     @property
     def is_judged(self) -> bool:
         """Say whether what is written is scored with K = 1, to choose among several or to doubt it."""
-        return self.best_of > 1 or self.doubt is not None or isinstance(self.segments, tuple)
+        return self.decode.best_of > 1 or self.decode.doubt is not None or isinstance(self.segments, tuple)
 
     @property
     def is_forced(self) -> bool:
@@ -57,7 +57,7 @@ class Request:
 
 def modes_for(
     config: Config, segments: WantedSegments, quality: str | None, best_of: int | None, *, beam: int, forced: bool
-) -> dict[str, Any]:
+) -> DecodeConfig:
     """Return how a call is to be written: what it asks for, else what its model is set to, else plainly.
 
     What a call asks for and cannot have is refused; what a model is set to gives way to a beam and to forced words.
@@ -70,10 +70,11 @@ def modes_for(
         raise UserError(f"best_of {best_of}: segments names the values of K already; leave one of the two out")
     if asked in ({}, QUALITIES["fast"], {"best_of": 1}) and not isinstance(segments, tuple):
         plain = beam > 1 or forced or config.model.kind != "segments" or 1 not in config.train.segment_choices
-        asked = QUALITIES["fast"] if plain else _set(config.decode) | asked
+        asked = QUALITIES["fast"] if plain else asked
     else:
         _refuse(config, beam, forced)
-    return QUALITIES["fast"] | asked | ({"best_of": 1} if single else {})
+        asked = QUALITIES["fast"] | asked
+    return config.decode.model_copy(update=asked | ({"best_of": 1} if single else {}))
 
 
 def _refuse(config: Config, beam: int, forced: bool) -> None:
@@ -87,11 +88,6 @@ def _refuse(config: Config, beam: int, forced: bool) -> None:
         raise UserError(f"{what} go without forced words, which name a place in one division into segments")
     if 1 not in config.train.segment_choices:
         raise UserError(f"{what} need a model that was trained for K = 1 too; this one was not")
-
-
-def _set(decode: DecodeConfig) -> dict[str, Any]:
-    """Return what of the dial's settings a model has."""
-    return {name: getattr(decode, name) for name in QUALITIES["fast"]}
 
 
 def _given(**values: Any) -> dict[str, Any]:

@@ -32,10 +32,6 @@ def load_system(spec: SystemSpec, device: str = "auto", threads: int = 0, *, sco
     folder = resolve_model(Path(spec.path))
     compute = cast(ComputeType, spec.compute)
     translator = Translator(folder, target=spec.target, device=device, compute_type=compute, intra_threads=threads)
-    if spec.overlaps:
-        translator.set_decoding(join_overlaps=spec.overlaps == "join")
-    if spec.repairs:
-        translator.set_decoding(repairs=spec.repairs)
     if spec.decode:
         translator.set_decoding(**spec.decode)
     if spec.teacher:
@@ -132,5 +128,4 @@ def _segments(translator: Translator, spec: SystemSpec) -> WantedSegments:
 
 
 def p_label(random_prob: float, anneal: bool) -> str:
-    """Spell p as the paper does."""
     return f"{random_prob:g}->0" if anneal and random_prob else f"{random_prob:g}"

@@ -37,9 +37,7 @@ class SystemSpec:
     target: str | None = None  # of a model of both directions: the language to translate into
     teacher: str | None = None  # judges the candidates of a one-step model (length-parallel decoding)
     lengths: int | None = None  # that a one-step model is written in; None = 9 with a teacher, else decode.lengths
-    overlaps: str | None = None  # "join" or "keep", whatever the model's own decode.join_overlaps
-    repairs: str | None = None  # "none" = decoded as the paper does, whatever the model's own settings
-    decode: dict[str, str] = field(default_factory=dict)  # other settings of `decode`, as they were written
+    decode: dict[str, str] = field(default_factory=dict)  # settings of `decode`, as they were written
     unavailable: str | None = None  # why it cannot be measured, known beforehand
 
     @property
@@ -65,7 +63,8 @@ class TestSpec:
 
 def without_repairs(systems: Sequence[SystemSpec]) -> list[SystemSpec]:
     """Let every model decode as the paper does."""
-    return [replace(spec, repairs="none") if spec.kind == "model" else spec for spec in systems]
+    paper = {"repairs": "none"}
+    return [replace(spec, decode=spec.decode | paper) if spec.kind == "model" else spec for spec in systems]
 
 
 def parse_system(text: str) -> SystemSpec:
@@ -80,8 +79,11 @@ def parse_system(text: str) -> SystemSpec:
     assert match  # whatever is no option belongs to the path
     options = dict(part.split("=", 1) for part in match[2].split(":")[1:])
     decode = {key: value for key, value in options.items() if key in _SETTINGS}
-    own = options.items() - decode.items()
-    values = {"target" if key == "to" else key: _value(text, key, value) for key, value in own}
+    own = {key: _value(text, key, value) for key, value in options.items() if key not in decode}
+    if "overlaps" in own:
+        decode["join_overlaps"] = str(own.pop("overlaps") == "join").lower()
+    decode |= {"repairs": own.pop("repairs")} if "repairs" in own else {}
+    values = {"target" if key == "to" else key: value for key, value in own.items()}
     return SystemSpec(name, match[1], **values, decode=decode)
 
 

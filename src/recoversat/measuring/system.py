@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from recoversat import __version__
 from recoversat.config import Config
+from recoversat.errors import UserError
 from recoversat.files.storage import fingerprint
 from recoversat.inference.translation import Translation
 from recoversat.measuring.specs import SystemSpec
@@ -66,6 +67,8 @@ class Peer(System):
     def __init__(self, spec: SystemSpec, device: str = "cpu", threads: int = 0) -> None:
         """Load the folder; fill in `facts`, with the version in facts["engine"]."""
         self.folder = Path(spec.path)
+        if spec.segments not in (None, 1):
+            raise UserError(f"{spec.name}: {self.title} writes one segment; leave out :segments={spec.segments}")
 
     @classmethod
     @abstractmethod

@@ -79,9 +79,7 @@ def distill(job: Distillation, title: str = "distill") -> dict[str, Any]:
             return {}
     engine = _teacher_engine(job)
     missing = [number for number in range(job.rank, n_shards, job.world) if not _shard_path(job, number).exists()]
-    sentences = sum(
-        _shard_range(job, corpus, number).stop - _shard_range(job, corpus, number).start for number in missing
-    )
+    sentences = sum(len(_shard_range(job, corpus, number)) for number in missing)
     began = time.monotonic()
     with progress(title, sentences, quiet=job.quiet) as bar:
         for number in missing:
@@ -89,7 +87,8 @@ def distill(job: Distillation, title: str = "distill") -> dict[str, Any]:
     seconds = time.monotonic() - began
     if job.rank:
         return {}
-    _wait_for_others(job, n_shards)
+    while not all(_shard_path(job, number).exists() for number in range(n_shards)):  # others are at work
+        time.sleep(0.5)
     facts = settings | {"teacher_bleu": _validation_bleu(job, engine, corpus)}
     report = _join(job, corpus, n_shards, facts)
     rate = {"sentences_per_second": round(sentences / seconds, 1)} if sentences else {}
@@ -224,11 +223,6 @@ def _validation_bleu(job: Distillation, engine: Engine, corpus: Corpus) -> float
     each = directed(corpus.valid_src, corpus.config, corpus.config.tgt_lang)
     targets = _translate(job, engine, encode_directed(each, corpus.tokenizer, corpus.config), lambda n: None)
     return round(corpus_bleu([corpus.tokenizer.decode(ids) for ids in targets], corpus.valid_references).value, 2)
-
-
-def _wait_for_others(job: Distillation, n_shards: int) -> None:
-    while not all(_shard_path(job, number).exists() for number in range(n_shards)):
-        time.sleep(0.5)
 
 
 def _join(job: Distillation, corpus: Corpus, n_shards: int, facts: dict[str, Any]) -> dict[str, Any]:

@@ -7,9 +7,10 @@ from typing import Any
 import yaml
 
 from recoversat.config import PAPER_PRESETS, Config, ModelConfig, load_config, preset_name
-from recoversat.data.prepare import TextPairs
+from recoversat.data.prepare import TextPairs, optional_pairs
 from recoversat.errors import UserError
 from recoversat.pipeline.fit_job import HELD_OUT, FitJob
+from recoversat.pipeline.options import FitOptions
 
 # Whatever the size: what a reader wants. The paper repairs nothing, so its presets do not either.
 _DECODE = {"join_overlaps": True, "never_empty": True, "cut_loops": True}
@@ -34,24 +35,14 @@ def with_rhythm(config: Config, untouched: Config) -> Config:
     return config.model_copy(update={"train": config.train.model_copy(update=mine)})
 
 
-def fit_job(
-    pairs: TextPairs,
-    out: Path,
-    valid: TextPairs | None,
-    test: TextPairs | None,
-    segments: int | None,
-    config: Path | None,
-    preset: str | None,
-    overrides: list[str],
-    teacher_overrides: list[str],
-    device: str,
-    encoder_only: bool | None = None,
-) -> FitJob:
+def fit_job(asked: FitOptions) -> FitJob:
     """Settle everything `fit` needs: what the user gave wins over what the size of the corpus suggests.
 
     A preset of the paper is its recipe throughout: the student takes only the teacher's encoder and embeddings
     (unless `encoder_only` says otherwise), and nothing it writes is repaired.
     """
+    segments, config, preset, overrides = asked.segments, asked.config, asked.preset, asked.settings or []
+    pairs, valid = TextPairs(asked.src, asked.tgt), optional_pairs(asked.valid_src, asked.valid_tgt, "--valid")
     if segments and any(one.startswith("train.segments=") for one in overrides):
         raise UserError("K is named twice, by --segments and by --set train.segments: leave one of them out")
     n_pairs = sum(1 for _ in pairs)
@@ -69,12 +60,12 @@ def fit_job(
         chosen = load_config(config, preset, [*k, *overrides, *more], base)
         return with_rhythm(chosen, load_config(None, chosen.preset, None, base))
 
-    student, teacher = settled(), settled("train.segments=1", *teacher_overrides)
+    student, teacher = settled(), settled("train.segments=1", *(asked.teacher_set or []))
     return FitJob(
-        pairs, out, student, teacher, valid, test,
+        pairs, asked.out, student, teacher, valid, optional_pairs(asked.test_src, asked.test_tgt, "--test"),
         hold_out=0 if valid else min(1000, n_pairs // HELD_OUT),
         beam=student.decode.beam,
-        device=device,
+        device=asked.device,
         say=lambda text: print(text, file=sys.stderr),
-        encoder_only=as_in_the_paper if encoder_only is None else encoder_only,
+        encoder_only=as_in_the_paper if asked.encoder_only is None else asked.encoder_only,
     )  # fmt: skip

@@ -98,21 +98,25 @@ def _check_text(job: FitJob) -> None:
 
 def check_place(out: Path) -> None:
     """Refuse a folder that could not be made or written to."""
-    there = next(path for path in (out.absolute(), *out.absolute().parents) if path.exists())
+    there = _existing(out)
     if not there.is_dir():
         raise UserError(f"{there} is a file; choose a folder")
     if not os.access(there, os.W_OK | os.X_OK):
         raise UserError(f"{there}: you may not write there; choose another folder")
 
 
+def _existing(out: Path) -> Path:
+    """Find the nearest folder that is there."""
+    return next(path for path in (out.absolute(), *out.absolute().parents) if path.exists())
+
+
 def _check_room(job: FitJob, force: bool) -> None:
     """Refuse to begin what the disk cannot hold: checkpoints above all, each of weights and two moments of Adam."""
     if (job.out / "summary.json").exists() and not force:
         return
-    there = next(path for path in (job.out.absolute(), *job.out.absolute().parents) if path.exists())
     needed = sum(_bytes_of_run(config) for config in (job.teacher, job.student))
     taken = sum(path.stat().st_size for path in job.out.rglob("*") if path.is_file())
-    free = shutil.disk_usage(there).free
+    free = shutil.disk_usage(_existing(job.out)).free
     if needed - taken > free:
         raise UserError(
             f"{job.out}: the checkpoints of teacher and student need {needed / 1e9:.1f} GB, of which {taken / 1e9:.1f} "

@@ -9,8 +9,8 @@ from pathlib import Path
 from recoversat.data.prepare import TextPairs
 from recoversat.engines.loading import ComputeType, EngineOptions, load_engine
 from recoversat.errors import UserError
-from recoversat.files.builtin import builtin_model
-from recoversat.files.model_folder import WEIGHTS, read_config, resolve_model
+from recoversat.files.builtin import model_folder
+from recoversat.files.model_folder import WEIGHTS, read_config
 from recoversat.text.directions import choose_direction, directed, encode_directed
 from recoversat.text.tokenizer import load_tokenizer
 
@@ -22,7 +22,7 @@ def score_lines(
     source: str | None = None, target: str | None = None,
 ) -> Iterator[str]:  # fmt: skip
     """Yield a line for each pair: its log-probability, or a JSON object with every token's."""
-    folder = resolve_model(model) if model else builtin_model(source, target)
+    folder = model_folder(model, source, target)
     config, _ = read_config(folder)
     if config.model.kind != "segments":
         raise UserError(

@@ -10,52 +10,24 @@ from typing import AnyStr
 
 from recoversat.errors import UserError
 from recoversat.files.storage import atomic_stream, decoded, faults_named, open_bytes, unpacked_name
-from recoversat.inference.request import WantedSegments
 from recoversat.pipeline.direction import Directions, turned
+from recoversat.pipeline.options import TranslateOptions
 from recoversat.pipeline.outputs import Job
-from recoversat.text.documents import FORMATS, Languages, format_of, parse
+from recoversat.text.documents import FORMATS, Languages, parse
 from recoversat.translator import Translator
 
-_JSON_LINES = (".jsonl", ".ndjson")
 _SAMPLE = 512  # blocks that tell the language of a document
 
 
-def choose_format(wanted: str | None, files: Sequence[Path], jsonl: bool) -> tuple[str, bool]:
-    """Tell which format files are in, and whether lines are JSON: as wanted, or else by their extensions.
-
-    >>> choose_format(None, [Path("report.docx")], False), choose_format(None, [Path("corpus.en.gz")], False)
-    (('docx', False), ('lines', False))
-    """
-    if wanted and wanted != "lines" and wanted not in FORMATS:
-        raise UserError(f"--format {wanted}: there are lines, {', '.join(FORMATS)}")
-    if wanted or jsonl or not files:
-        return wanted or "lines", jsonl
-    found = {
-        format_of(path) or ("jsonl" if path.suffix.lower() in _JSON_LINES else "lines")
-        for path in map(unpacked_name, files)
-    }
-    if len(found) > 1:
-        raise UserError(f"files of several formats ({', '.join(sorted(found))}): translate them apart, or add --format")
-    (format,) = found
-    return ("lines", True) if format == "jsonl" else (format, False)
-
-
 def translate_documents(
-    translator: Translator,
-    job: Job,
-    *,
-    format: str,
-    directions: Directions | None = None,
-    segments: WantedSegments = None,
-    batch_size: int = 32,
-    beam: int = 1,
+    translator: Translator, job: Job, asked: TranslateOptions, directions: Directions | None = None
 ) -> None:
     """Translate files (or standard input) whole, one after the other; spacing, placeholders, tags and layout are kept.
 
     Text goes to the job's file or to standard output. What is no text goes to its file, or beside the source:
     report.de.docx. Where `directions` are open, each document says by its words which one it takes.
     """
-    known = FORMATS[format]
+    format, known = asked.format, FORMATS[asked.format]
     if known.binary and len(job.files) > 1:
         raise UserError(f"--format {format}: several files cannot be written as one; name a folder: --out FOLDER/")
     out, written = job.out, []
@@ -68,7 +40,7 @@ def translate_documents(
             out = _beside(job.files, translator.target, format)
         with _named(name):
             (done,) = translator.translate_documents(
-                [source], format=format, segments=segments, batch_size=batch_size, beam=beam
+                [source], format=format, segments=asked.segments, batch_size=asked.batch_size, beam=asked.beam
             )
         for sentence in done.split:
             print(f"note: a sentence was too long and translated in parts: {sentence[:60]}...", file=sys.stderr)

@@ -12,83 +12,45 @@ from recoversat.files.partial import PartialFile, kept_lines
 from recoversat.files.records import Record
 from recoversat.files.storage import decoded_line, faults_named, open_bytes, write_faults_named
 from recoversat.inference.forcing import force_words
-from recoversat.inference.request import WantedSegments
 from recoversat.inference.translation import Translation
 from recoversat.pipeline.direction import Directions, turned
+from recoversat.pipeline.options import TranslateOptions
 from recoversat.pipeline.outputs import Job, output_stream
-from recoversat.show.inspection import Inspection, write_trace
 from recoversat.show.progress import progress
-from recoversat.show.segments import Place
+from recoversat.show.segments import Place, marks_for, segments_line
+from recoversat.show.trace import N_TOP_TOKENS, write_trace
 from recoversat.translator import WINDOW, Translator
 
-_PLAIN = Inspection()
 _STDIN = "standard input"
 _CHUNK = 1 << 20  # bytes read at a time to count lines
 Settings = Callable[[], dict[str, Any]]  # all that an output depends on beside its input; asked for when it is begun
 
 
-@dataclass(frozen=True)
-class LineOptions:
-    """How lines are translated and written."""
-
-    segments: WantedSegments = None
-    batch_size: int = 32
-    beam: int = 1
-    jsonl: bool = False
-    at_once: bool = False  # each line is answered before the next is read
-    inspection: Inspection = _PLAIN
-    min_confidence: float | None = None  # less sure: doubtful in JSON lines, left untranslated in plain ones
-
-    @property
-    def block(self) -> int | None:
-        """Lines read at a time; with forced words all of a file, so that an error names the line."""
-        return None if self.inspection.force else 1 if self.at_once else self.batch_size * WINDOW
-
-
-def translate_lines(
-    translator: Translator,
-    files: list[Path],
-    out: Path | None,
-    *,
-    segments: WantedSegments,
-    batch_size: int = 32,
-    beam: int = 1,
-    jsonl: bool = False,
-    inspection: Inspection = _PLAIN,
-) -> int:
-    """Translate files (or standard input) in the translator's direction to a file, whole or not at all.
-
-    Returns how many records were in error, which only JSON lines can be.
-    """
-    directions = Directions(translator.config.data, translator.source, translator.target)
-    options = LineOptions(segments, batch_size, beam, jsonl, inspection=inspection)
-    return translate_jobs(translator, directions, [Job(files, out)], options)
-
-
 def translate_jobs(
     translator: Translator,
-    directions: Directions,
     jobs: Sequence[Job],
-    options: LineOptions,
+    asked: TranslateOptions,
+    directions: Directions | None = None,
     settings: Settings | None = None,
 ) -> int:
-    """Do all jobs; returns how many records were in error.
+    """Translate lines, in the translator's own direction where no other is given; returns how many were in error.
 
     With `settings` an output that was begun is kept when something stops the work, and the same call goes on there.
     """
-    quiet = options.at_once or (jobs[0].out is None and sys.stdout.isatty())
+    quiet = asked.at_once or (jobs[0].out is None and sys.stdout.isatty())
     total = None if quiet else _count([path for job in jobs for path in job.files])
     kept = sum(kept_lines(job.out) for job in jobs if job.out) if settings else 0
-    trace = options.inspection.trace
+    # all lines of a file are read at a time where words are forced, so that an error names the line
+    size = None if asked.force else 1 if asked.at_once else asked.batch_size * WINDOW
     errors, done = 0, []
     with (
-        output_stream(trace) if trace else nullcontext() as traced,
+        output_stream(asked.trace) if asked.trace else nullcontext() as traced,
         progress("translate", total, kept, quiet=quiet) as bar,
     ):
-        writer = _LineWriter(translator, directions, options, traced)
+        writer = _LineWriter(translator, directions, asked, traced)
         for job in jobs:
             with _opened(job.out, settings, one_of_many=len(jobs) > 1) as output:
-                for block in _blocks(job.files, options.block):
+                for block in _blocks(job.files, size):
                     writer.choose_direction(block)
                     if not output.has(block.lines):
                         writer.write(block, output)
@@ -102,24 +64,18 @@ def translate_jobs(
     return errors
 
 
-def translate_texts(
-    translator: Translator,
-    texts: Sequence[str],
-    *,
-    segments: WantedSegments,
-    batch_size: int,
-    beam: int,
-    confidence: bool = False,
-) -> list[Translation]:
+def translate_texts(translator: Translator, texts: Sequence[str], asked: TranslateOptions) -> list[Translation]:
     """Translate lines, and what has line breaks as documents that keep them.
 
-    With `confidence` a document is as sure as the least sure of its sentences, and translated by itself.
+    Where a confidence is asked for, a document is as sure as the least sure of its sentences, and translated by itself.
     """
+    confidence = asked.min_confidence is not None
 
     def write(lines: list[str]) -> list[Translation]:
         return translator.translate(
-            lines, segments=segments, batch_size=batch_size, beam=beam, scores=False, confidence=confidence
-        )
+            lines, segments=asked.segments, batch_size=asked.together, beam=asked.beam, scores=False,
+            confidence=confidence,
+        )  # fmt: skip
 
     def write_documents(texts: list[str]) -> list[Translation]:
         sure: list[float] = []
@@ -241,49 +197,48 @@ class _LineWriter:
     """Translates blocks and writes a line for each of theirs."""
 
     def __init__(
-        self, translator: Translator, directions: Directions, options: LineOptions, trace: IO[str] | None
+        self, translator: Translator, directions: Directions | None, asked: TranslateOptions, trace: IO[str] | None
     ) -> None:
-        self._translator, self._directions, self._options, self._trace = translator, directions, options, trace
+        self._translator, self._directions, self._asked, self._trace = translator, directions, asked, trace
         self._number = self._left = 0
 
     def choose_direction(self, block: _Block) -> None:
         """Let the beginning of a file, or each line that is answered at once, say its language."""
-        if block.first == 0 or self._options.at_once:
-            texts = [record.text for record in self._records(block)] if self._options.jsonl else block.texts()
-            direction = self._directions.choose("\n".join(texts), block.name, alone=self._options.at_once)
+        if self._directions and (block.first == 0 or self._asked.at_once):
+            texts = [record.text for record in self._records(block)] if self._asked.jsonl else block.texts()
+            direction = self._directions.choose("\n".join(texts), block.name, alone=self._asked.at_once)
             self._translator = turned(self._translator, direction)
 
     def write(self, block: _Block, output: _Output) -> None:
-        """Write the translations of a block."""
-        if self._options.jsonl:
+        if self._asked.jsonl:
             self._write_records(block, output)
         else:
             self._write_lines(block, output)
 
     def _write_lines(self, block: _Block, output: _Output) -> None:
-        asked, look, translator = self._options, self._options.inspection, self._translator
+        asked, translator = self._asked, self._translator
         forced: Collection[Place] = ()
-        if look.force:
-            forced = force_words(look.force, translator.tokenizer, translator.segments_for(asked.segments))
+        if asked.force:
+            forced = force_words(asked.force, translator.tokenizer, translator.segments_for(asked.segments))
         translations = translator.translate(
-            block.texts(), segments=asked.segments, batch_size=asked.batch_size, beam=asked.beam, force=look.force,
-            alternatives=look.top_tokens, scores=bool(look.top_tokens), confidence=asked.min_confidence is not None,
+            block.texts(), segments=asked.segments, batch_size=asked.together, beam=asked.beam, force=asked.force,
+            alternatives=N_TOP_TOKENS if asked.trace else 0, scores=bool(asked.trace),
+            confidence=asked.min_confidence is not None,
         )  # fmt: skip
         for translation in translations:
             self._number += 1
             is_left = translation.is_doubtful(asked.min_confidence)
             self._left += is_left
-            shown = look.shown(translation, translator.config.data.tokenizer, forced, output)
+            shown = translation.text
+            if asked.show:
+                shown = segments_line(translation, translator.config.data.tokenizer, forced, marks_for(output.isatty()))
             output.write((translation.source if is_left else shown) + "\n")
             if self._trace:
                 write_trace(self._trace, translation, self._number, forced)
 
     def _write_records(self, block: _Block, output: _Output) -> None:
-        asked, records = self._options, self._records(block)
-        translations = translate_texts(
-            self._translator, [record.text for record in records], segments=asked.segments, batch_size=asked.batch_size,
-            beam=asked.beam, confidence=asked.min_confidence is not None,
-        )  # fmt: skip
+        asked, records = self._asked, self._records(block)
+        translations = translate_texts(self._translator, [record.text for record in records], asked)
         for i, (record, translation) in enumerate(zip(records, translations, strict=True)):
             if record.error:
                 output.errors += 1
@@ -294,7 +249,7 @@ class _LineWriter:
     def tell_left(self) -> None:
         """Say how many lines stay as they were."""
         if self._left:
-            bound = f"confidence below {self._options.min_confidence:g}"
+            bound = f"confidence below {self._asked.min_confidence:g}"
             print(f"note: {self._left} lines are not translated, {bound}", file=sys.stderr)
 
     @staticmethod

@@ -73,7 +73,7 @@ def make_service(
 ) -> Service:
     """Put a service together around workers that have loaded these models."""
     catalog = Catalog(models)
-    limits = BatchLimits(settings.batch_size, BATCH_COST, settings.batch_window, settings.queue_size)
+    limits = BatchLimits(settings.batch_size, BATCH_COST, settings.batch_window / 1000, settings.queue_size)
     return Service(
         settings,
         catalog,

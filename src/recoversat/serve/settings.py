@@ -1,43 +1,50 @@
-"""Everything `recoversat serve` can be told, checked once, handed to every worker."""
+"""Everything `recoversat serve` can be told: its options, declared here alone, and handed to every worker."""
 
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field
+from typer import Option
+
+from recoversat.pipeline.options import ComputeTypeName, Device, parse_bytes
+
+_Models = Option("--model", help="en-de=FOLDER, or FOLDER; several times for several pairs.")
+_Terms = Option("--glossary", help="en-de=FILE, or FILE for all pairs: terms to translate as wished.")
+_Hang = Option(help="Seconds without a step after which a worker is killed.", min=0.1)
 
 
-class ServeSettings(BaseModel):
+@dataclass(frozen=True)
+class ServeSettings:
     """Settings of the server; limits are for one request unless they say otherwise."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-    models: tuple[str, ...] = Field((), description="PAIR=FOLDER or FOLDER each; the built-in models without any")
-    host: str = Field("127.0.0.1", description="address to listen on")
-    port: int = Field(5000, ge=0, le=65535, description="port to listen on; 0 = any free one")
-    workers: int = Field(1, ge=1, description="processes; each loads the models")
-    threads: int = Field(1, ge=1, description="processor cores one worker decodes with")
-    device: str = Field("cpu", description="cpu, cuda or auto")
-    compute_type: str = Field("default", description="int8 or float32; int8 where exported by default")
-    max_memory: int | None = Field(None, ge=1, description="bytes for all workers together; null = no bound")
-    batch_size: int = Field(32, ge=1, description="texts translated together; 1 = no dynamic batching")
-    batch_window: float = Field(0.004, ge=0, description="seconds an idle worker waits for company of a request")
-    queue_size: int = Field(512, ge=1, description="texts that may wait; more are refused with 503")
-    char_limit: int = Field(10_000, ge=1, description="characters of each text")
-    text_limit: int = Field(100, ge=1, description="texts in a list")
-    piece_limit: int = Field(20_000, ge=1, description="pieces to be written for a text, alternatives included")
-    file_limit: int = Field(5_000_000, ge=0, description="bytes of a file; 0 = no files are translated")
-    file_char_limit: int = Field(100_000, ge=1, description="characters to be translated of a file")
-    timeout: float = Field(30.0, gt=0, description="seconds after which a request is given up")
-    header_timeout: float = Field(10.0, gt=0, description="seconds a client has to send a request's headers")
-    hang_timeout: float = Field(20.0, gt=0, description="seconds without a step after which a worker is killed")
-    max_connections: int = Field(1000, ge=1, description="open at a time; half of them for one address")
-    shutdown_timeout: float = Field(30.0, ge=0, description="seconds running requests get to finish")
-    api_keys: Path | None = Field(None, description="file of keys, one a line, optionally with its own rate limit")
-    rate_limit: int | None = Field(None, ge=1, description="requests a minute for each key or address")
-    trusted_proxy: str | None = Field(None, description="address whose X-Forwarded-For is believed")
-    metrics_token: str | None = Field(None, description="who asks for /metrics must send it")
-    suggestions: Path | None = Field(None, description="file for what users suggest, as JSON lines; null = not taken")
-    glossaries: tuple[str, ...] = Field((), description="PAIR=FILE or FILE each: terms to be translated as wished")
-    log_text: bool = Field(False, description="write the users' texts to the log")
+    models: Annotated[list[str], _Models] = field(default_factory=list)
+    host: Annotated[str, Option(help="Address to listen on; 0.0.0.0 for all.")] = "127.0.0.1"
+    port: Annotated[int, Option(help="Port to listen on.", min=0, max=65535)] = 5000
+    workers: Annotated[int, Option(help="Processes; each loads the models.", min=1)] = 1
+    threads: Annotated[int, Option(help="Processor cores a worker decodes with.", min=1)] = 1
+    max_memory: Annotated[Any, Option(parser=parse_bytes, metavar="SIZE", help="For all workers, e.g. 2G.")] = None
+    batch_size: Annotated[int, Option(help="Texts translated together; 1 = each alone.", min=1)] = 32
+    batch_window: Annotated[float, Option(help="Milliseconds a request waits for company.", min=0)] = 4.0
+    queue_size: Annotated[int, Option(help="Texts waiting before 503.", min=1)] = 512
+    char_limit: Annotated[int, Option(help="Characters a text.", min=1)] = 10_000
+    text_limit: Annotated[int, Option(help="Texts a request.", min=1)] = 100
+    piece_limit: Annotated[int, Option(help="Pieces to be written for a text, alternatives included.", min=1)] = 20_000
+    file_limit: Annotated[int, Option(help="Bytes of a file; 0 = no files.", min=0)] = 5_000_000
+    file_char_limit: Annotated[int, Option(help="Characters of a file.", min=1)] = 100_000
+    timeout: Annotated[float, Option(help="Seconds after which a request is given up.", min=0.001)] = 30.0
+    hang_timeout: Annotated[float, _Hang] = 20.0
+    max_connections: Annotated[int, Option(help="Open at a time; half of them for one address.", min=1)] = 1000
+    api_keys: Annotated[Path | None, Option(help="File of API keys, one a line.")] = None
+    rate_limit: Annotated[int | None, Option(help="Requests a minute for each key or address.", min=1)] = None
+    trusted_proxy: Annotated[str | None, Option(help="Proxy whose X-Forwarded-For is believed.")] = None
+    metrics_token: Annotated[str | None, Option(help="Who asks for /metrics must send it.")] = None
+    suggestions: Annotated[Path | None, Option(help="Take /suggest; write JSON lines here.")] = None
+    glossaries: Annotated[list[str], _Terms] = field(default_factory=list)
+    log_text: Annotated[bool, Option("--log-text", help="Write users' texts to the log.")] = False
+    device: Device = "cpu"
+    compute_type: ComputeTypeName = "default"
+    header_timeout: Annotated[float, Option(hidden=True)] = 10.0  # seconds a client has to send a request's headers
+    shutdown_timeout: Annotated[float, Option(hidden=True)] = 30.0  # seconds running requests get to finish
 
     @property
     def worker_memory(self) -> int | None:

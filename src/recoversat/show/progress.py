@@ -27,7 +27,6 @@ class LineBar:
             print(self._line(now, self._note), file=sys.stderr, flush=True)
 
     def say(self, line: str) -> None:
-        """Print a line at once."""
         if self._every < math.inf:
             print(f"{self._title}: {line}", file=sys.stderr, flush=True)
 

@@ -7,20 +7,12 @@ piece in {...}; in a colour terminal the one is grey and struck out, the other g
 import os
 from collections.abc import Collection
 from dataclasses import dataclass
-from typing import Protocol
 
 from recoversat.inference.translation import Segment, Translation
 
 _SPACE, _GLUE = "\u2581", "@@"
 
 Place = tuple[int, int]  # segment and position, counted from 0
-
-
-class Screen(Protocol):
-    """What is written to, as far as colours are concerned."""
-
-    def isatty(self) -> bool:
-        """Say whether it is a terminal."""
 
 
 @dataclass(frozen=True)
@@ -40,11 +32,11 @@ COLOUR = Marks(
 )
 
 
-def marks_for(stream: Screen) -> Marks:
+def marks_for(is_terminal: bool) -> Marks:
     """Choose colours for a terminal, plain signs for files and pipes; NO_COLOR and FORCE_COLOR win."""
     if os.environ.get("NO_COLOR"):
         return PLAIN
-    wanted = bool(os.environ.get("FORCE_COLOR")) or (stream.isatty() and os.environ.get("TERM") != "dumb")
+    wanted = bool(os.environ.get("FORCE_COLOR")) or (is_terminal and os.environ.get("TERM") != "dumb")
     return COLOUR if wanted else PLAIN
 
 

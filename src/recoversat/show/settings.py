@@ -51,7 +51,7 @@ def _quality_row(with_preset: bool) -> list[str]:
         for name, by in QUALITIES.items()
     )
     nothing = [MISSING] * (2 if with_preset else 1)
-    return ["decode.quality", *nothing, "", ", ".join(QUALITIES), f"one dial for three of these keys; {stands}"]
+    return ["decode.quality", *nothing, "", ", ".join(QUALITIES), f"one dial for several of these keys; {stands}"]
 
 
 def _written(value: Any) -> str:

@@ -1,8 +1,9 @@
 """Every decoding step as JSON lines, for a page that draws how a translation came about: see docs/trace.md."""
 
+import json
 import math
 from collections.abc import Collection, Iterator
-from typing import Any
+from typing import IO, Any
 
 from recoversat.inference.translation import Segment, Translation
 from recoversat.show.segments import Place
@@ -35,6 +36,12 @@ def trace_records(translation: Translation, number: int, forced: Collection[Plac
         written = positions if at_once else [step]
         tokens = [token for position in written for token in _tokens(translation, position, forced)]
         yield {"type": "step", "sentence": number, "step": step, "tokens": tokens}
+
+
+def write_trace(stream: IO[str], translation: Translation, number: int, forced: Collection[Place]) -> None:
+    """Write every decoding step of a translation, as JSON lines."""
+    for record in trace_records(translation, number, forced):
+        stream.write(json.dumps(record, ensure_ascii=False, allow_nan=False) + "\n")
 
 
 def _segment(segment: Segment) -> dict[str, Any]:

@@ -59,10 +59,14 @@ class Wanted:
         """
         words = [_inflected(word, language) if self.inflected else re.escape(word) for word in self.target.split()]
         pattern = r"(?<!\w)" + r"\s+".join(words) + r"(?!\w)"
-        if self.inflected and not alone and language == "de" and _may_be_compound(self.target):
+        if self.inflected and not alone and language == "de" and self._may_be_compound:
             pattern += rf"|(?<!\w){re.escape(self.target)}|(?<=\w){_inflected(self.target.lower(), language)}(?!\w)"
         found = re.search(pattern, translation)
         return found.span() if found else None
+
+    @property
+    def _may_be_compound(self) -> bool:
+        return len(self.target) >= _IN_COMPOUNDS and self.target[0].isupper() and self.target.isalpha()
 
 
 @dataclass(frozen=True)
@@ -115,7 +119,8 @@ class Glossary:
         for word in _WORD.finditer(text):
             if found and word.start() < found[-1].end:
                 continue
-            spellings = {word[0].lower(), *_stems(word[0].lower(), language)}
+            small, endings = word[0].lower(), _ENDINGS.get(language, ())
+            spellings = {small, *(small.removesuffix(ending) for ending in endings)}
             terms = [one for spelling in spellings for one in self._by_first_word.get(spelling, ())]
             places = (_place(term, text, word.start(), language) for term in terms)
             if longest := max((one for one in places if one), key=lambda one: one.end - one.start, default=None):
@@ -175,10 +180,6 @@ def _ends_word(text: str, at: int, ending: str) -> bool:
     return text.startswith(ending, at) and not (after.isalnum() or after == "_")
 
 
-def _stems(word: str, language: str) -> list[str]:
-    return [word.removesuffix(ending) for ending in _ENDINGS.get(language, ()) if word.endswith(ending)]
-
-
 def _inflected(word: str, language: str) -> str:
     """Write a word as a pattern of all its forms; at the beginning of a sentence it may have a capital."""
     endings = _ENDINGS.get(language, ())
@@ -186,7 +187,3 @@ def _inflected(word: str, language: str) -> str:
     letters = [_UMLAUTS.get(c, re.escape(c)) if is_long and language == "de" else re.escape(c) for c in word]
     first = letters[0] if word[0].isupper() else rf"(?i:{letters[0]})"
     return first + "".join(letters[1:]) + (rf"(?:{'|'.join(endings)})?" if endings and is_long else "")
-
-
-def _may_be_compound(target: str) -> bool:
-    return len(target) >= _IN_COMPOUNDS and target[0].isupper() and target.isalpha()

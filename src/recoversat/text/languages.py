@@ -70,6 +70,11 @@ def _identifier() -> Any:
     return LanguageIdentifier(*features, moves, data["out_feat"].tolist(), norm_probs=True, tk_row=rows)
 
 
+def _scores(text: str) -> dict[str, float]:
+    with np.errstate(all="ignore"):
+        return {code: float(score) for code, score in _identifier().rank(text)}
+
+
 class LanguageDetector:
     """Tell the languages on offer apart with py3langid: 5 MB, numpy only, nothing downloaded."""
 
@@ -90,11 +95,10 @@ class LanguageDetector:
         """
         if not self._known:
             return [Detected(code, 0.0) for code in self._languages]
-        with np.errstate(all="ignore"):
-            scores = dict(_identifier().rank(text))
+        scores = _scores(text)
         # Languages the detector has never heard of are left out: nothing can be said of them.
         ranked = sorted(self._known.items(), key=lambda item: -scores[item[1]])
-        return [Detected(code, round(100 * float(scores[base]), 1)) for code, base in ranked]
+        return [Detected(code, round(100 * scores[base], 1)) for code, base in ranked]
 
     def guess(self, text: str) -> Guess:
         """Say which of the languages on offer a text is written in, as far as its beginning tells.
@@ -104,8 +108,7 @@ class LanguageDetector:
         text = text[:_READ]
         if not self._known or not any(map(str.isalpha, text)):
             return Guess()
-        with np.errstate(all="ignore"):
-            scores = {code: float(score) for code, score in _identifier().rank(text)}
+        scores = _scores(text)
         best = max(scores, key=scores.__getitem__)
         mine = sorted(((scores[base], code) for code, base in self._known.items()), reverse=True)
         (likely, code), second = mine[0], sum(score for score, _ in mine[1:2])

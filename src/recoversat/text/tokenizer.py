@@ -168,7 +168,7 @@ class BpeTokenizer(Tokenizer):
         if tuple(pieces[:N_SPECIAL]) != SPECIAL_PIECES:
             raise UserError(f"{BPE_FILE}: the first lines must be {' '.join(SPECIAL_PIECES)}")
         self._pieces = list(pieces)
-        self._ids = {piece: index for index, piece in enumerate(pieces)}
+        self._ids = {piece: index for index, piece in enumerate(pieces) if index >= N_SPECIAL}  # others cannot be spelt
         self._glued = np.array([piece.endswith(self._GLUE) for piece in pieces])
         self.tags = []
 
@@ -183,7 +183,7 @@ class BpeTokenizer(Tokenizer):
 
     def encode(self, lines: Sequence[str], tag: str = "") -> list[list[int]]:
         assert not tag  # it knows none
-        return [[self._id(token) for token in line.split()] for line in lines]
+        return [[self._ids.get(token, UNK) for token in line.split()] for line in lines]
 
     def decode(self, ids: Sequence[int]) -> str:
         joined = " ".join(self._pieces[i] for i in ids if i >= N_SPECIAL)
@@ -199,10 +199,6 @@ class BpeTokenizer(Tokenizer):
         write_text(folder / BPE_FILE, "\n".join(self._pieces) + "\n")
         return folder / BPE_FILE
 
-    def _id(self, token: str) -> int:
-        index = self._ids.get(token, UNK)
-        return index if index >= N_SPECIAL else UNK
-
 
 def join_subwords(line: str) -> str:
     """Undo the '@@ ' of text that was split before it came to us.
@@ -214,7 +210,6 @@ def join_subwords(line: str) -> str:
 
 
 def load_tokenizer(folder: Path) -> Tokenizer:
-    """Load whichever tokenizer a folder holds."""
     if (folder / SENTENCEPIECE_FILE).is_file():
         return SentencePieceTokenizer((folder / SENTENCEPIECE_FILE).read_bytes())
     if (folder / BPE_FILE).is_file():

@@ -74,7 +74,7 @@ def is_wrapped(lines: Sequence[str]) -> bool:
     width = max(map(len, lines), default=0)
     if len(lines) < 2 or not _NARROWEST <= width <= _WIDEST or "\r" in "".join(lines):
         return False
-    if len({_indent(line) for line in lines[1:]}) > 1 or not all(map(_INDENT.match, lines)):
+    if len({len(line) - len(line.lstrip()) for line in lines[1:]}) > 1 or not all(map(_INDENT.match, lines)):
         return False
     if any(_MARKED.match(line) or _COLUMNS.search(line) for line in lines):
         return False
@@ -84,7 +84,3 @@ def is_wrapped(lines: Sequence[str]) -> bool:
     goes_on = sum(word[0].islower() for word in nexts)
     open_ends = sum(not _SENTENCE_END.search(line.rstrip()) for line in lines[:-1])
     return 3 * goes_on >= len(nexts) and 2 * open_ends > len(nexts)
-
-
-def _indent(line: str) -> int:
-    return len(line) - len(line.lstrip())

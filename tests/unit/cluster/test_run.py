@@ -18,6 +18,7 @@ from recoversat.cluster.translating import ModelGuard, ShardTranslator, read_res
 from recoversat.errors import UserError
 from recoversat.files import storage
 from recoversat.files.model_folder import model_fingerprint
+from recoversat.pipeline.options import TranslateOptions
 
 SETTINGS = {"model": "made up", "jsonl": False}
 
@@ -225,10 +226,9 @@ def test_nothing_is_kept_that_a_changed_model_wrote(text: Path) -> None:
 
 def test_two_runs_never_work_in_one_folder(text: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(run, "held", partial(storage.held, patience=0))
-    choice = translating.ModelChoice(None, "en", "de", None, 32, 1, "cpu", "default")
-    out = text.parent / "out"
+    asked, out = TranslateOptions([text], source="en", target="de", device="cpu", shard_size=512), text.parent / "out"
     with storage.held(out / "run", ""), pytest.raises(UserError, match="another run is at work here"):
-        run.translate_corpus([text], out, choice, Crew(), jsonl=False, shard_size=512)
+        run.translate_corpus(asked, out, Crew())
 
 
 @pytest.mark.parametrize("wrong", ["0/3", "4/3", "1", "a/b", "1/3/5"])
@@ -245,10 +245,10 @@ def test_resources_that_do_not_exist_are_refused(wrong: str) -> None:
 
 def test_other_clusters_are_refused() -> None:
     with pytest.raises(UserError, match="there is ray"):
-        Crew.of(1, "dask", PerWorker(), None)
-    assert Crew.of(2, None, PerWorker(), None).ray
-    assert Crew.of(1, "ray=1.2.3.4:6379", PerWorker(), None).address == "1.2.3.4:6379"
-    assert not Crew.of(1, None, PerWorker(), "1/2").ray
+        Crew.of(1, "dask", None, None)
+    assert Crew.of(2, None, None, None).ray
+    assert Crew.of(1, "ray=1.2.3.4:6379", None, None).address == "1.2.3.4:6379"
+    assert not Crew.of(1, None, None, "1/2").ray
 
 
 def test_a_shard_that_somebody_else_has_done_meanwhile_is_skipped(tmp_path: Path) -> None:

@@ -16,7 +16,9 @@ from recoversat.engines.pairs import Pair
 from recoversat.errors import UserError
 from recoversat.inference.best_of import BestOf, neighbours
 from recoversat.inference.request import modes_for
-from recoversat.pipeline.translate_files import translate_lines
+from recoversat.pipeline.options import TranslateOptions
+from recoversat.pipeline.outputs import Job
+from recoversat.pipeline.translate_files import translate_jobs
 from recoversat.segments import assemble
 from recoversat.vocab import EOS
 from tests.unit.inference.by_count import writes
@@ -180,7 +182,7 @@ def test_json_lines_say_how_sure_the_model_is(tmp_path) -> None:
     translator = writes(SCRIPTS)
     for best_of, confidence in ((2, ', "confidence": 0.8607'), (1, "")):
         translator.set_decoding(best_of=best_of)
-        translate_lines(translator, [tmp_path / "in"], tmp_path / "out", segments=None, jsonl=True)
+        translate_jobs(translator, [Job([tmp_path / "in"], tmp_path / "out")], TranslateOptions(jsonl=True))
         first, second = (tmp_path / "out").read_text().splitlines()
         assert first.endswith(f'"translation": "{"8" if best_of > 1 else "no number"}"{confidence}}}')
         assert second == '{"text": "", "translation": ""}'

@@ -50,8 +50,8 @@ def test_p_is_spelled_as_in_the_paper():
     ("options", "expected"),
     [
         ({}, {"repairs": "model", "join_overlaps": True}),
-        ({"overlaps": "keep"}, {"repairs": "model", "join_overlaps": False}),
-        ({"repairs": "none"}, {"repairs": "none", "join_overlaps": True}),
+        ({"decode": {"join_overlaps": "false"}}, {"repairs": "model", "join_overlaps": False}),
+        ({"decode": {"repairs": "none"}}, {"repairs": "none", "join_overlaps": True}),
         ({"decode": {"extra_steps": "9", "cut_loops": "false"}}, {"extra_steps": 9, "cut_loops": False}),
     ],
 )
@@ -80,5 +80,5 @@ def test_one_option_switches_the_repairs_of_all_models_off(given, tmp_path, monk
     runner.invoke(app, ["bench", "--to", "de", "--src", "x", "--out", "out", *given])
     evaluated, timed, builtin = asked
     expected = ["none", "none"] if given else [None, "model"]
-    assert [spec.repairs for spec in evaluated.systems] == [spec.repairs for spec in timed] == expected
-    assert {spec.repairs for spec in builtin} == {expected[0]}
+    assert [spec.decode.get("repairs") for spec in [*evaluated.systems, *timed]] == expected * 2
+    assert {spec.decode.get("repairs") for spec in builtin} == {expected[0]}

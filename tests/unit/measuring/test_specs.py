@@ -18,7 +18,11 @@ from recoversat.measuring.specs import SystemSpec, TestSpec, check_evaluation, p
         ("x=dir/p=0.5:beam=2", SystemSpec("x", "dir/p=0.5", None, 2)),
         ("b=model:segments=auto:to=en", SystemSpec("b", "model", "auto", target="en")),
         ("o=C:/out.de", SystemSpec("o", "C:/out.de")),
-        ("s=m:compute=int8:threads=2:repairs=none", SystemSpec("s", "m", compute="int8", threads=2, repairs="none")),
+        (
+            "s=m:compute=int8:threads=2:repairs=none",
+            SystemSpec("s", "m", compute="int8", threads=2, decode={"repairs": "none"}),
+        ),
+        ("j=m:overlaps=keep", SystemSpec("j", "m", decode={"join_overlaps": "false"})),
         ("e=m:extra_steps=9:beam=2", SystemSpec("e", "m", beam=2, decode={"extra_steps": "9"})),
         ("o=out/{test}.de", SystemSpec("o", "out/{test}.de")),
     ],
@@ -91,7 +95,7 @@ def test_what_can_work_is_accepted():
         ([MODEL, SystemSpec("o", "out.{test}.en")], [A], r"out.a.en is neither"),
         ([MODEL, SystemSpec("o", "out.de", segments=2)], [A], "the options are for models, but out.de is no folder"),
         ([MODEL, SystemSpec("o", "out.de", target="de")], [A], "the options are for models"),
-        ([MODEL, SystemSpec("o", "out.de", repairs="none")], [A], "the options are for models"),
+        ([MODEL, SystemSpec("o", "out.de", decode={"repairs": "none"})], [A], "the options are for models"),
     ],
 )
 def test_what_cannot_work_is_found_before_anything_is_translated(systems, tests, message):
@@ -102,4 +106,4 @@ def test_what_cannot_work_is_found_before_anything_is_translated(systems, tests,
 
 @pytest.mark.usefixtures("here")
 def test_no_repairs_are_asked_of_models_only():
-    assert without_repairs([MODEL, OUTPUT]) == [SystemSpec("at", "model", repairs="none"), OUTPUT]
+    assert without_repairs([MODEL, OUTPUT]) == [SystemSpec("at", "model", decode={"repairs": "none"}), OUTPUT]

@@ -9,6 +9,7 @@ from recoversat.data.prepare import TextPairs
 from recoversat.errors import UserError
 from recoversat.pipeline.fit_defaults import fit_job
 from recoversat.pipeline.fit_job import FitJob
+from recoversat.pipeline.options import FitOptions
 
 
 @pytest.fixture
@@ -19,11 +20,8 @@ def pairs(tmp_path: Path) -> TextPairs:
 
 
 def job(pairs: TextPairs, *overrides: str, segments: int | None = None, **options: object) -> FitJob:
-    settings: dict[str, object] = {"config": None, "preset": None} | options
-    return fit_job(
-        pairs, pairs.src.parent / "out", None, None, segments, settings["config"], settings["preset"],  # type: ignore[arg-type]
-        list(overrides), [], "cpu", settings.get("encoder_only"),  # type: ignore[arg-type]
-    )  # fmt: skip
+    given = {"segments": segments, "settings": list(overrides), "device": "cpu", **options}
+    return fit_job(FitOptions(pairs.src, pairs.tgt, pairs.src.parent / "out", **given))  # type: ignore[arg-type]
 
 
 def test_without_any_wish_the_size_decides(pairs: TextPairs) -> None:

@@ -7,7 +7,8 @@ from typer.testing import CliRunner
 
 from recoversat.cli import app
 from recoversat.errors import UserError
-from recoversat.pipeline.translate_command import TranslateCommand
+from recoversat.pipeline.options import TranslateOptions
+from recoversat.pipeline.translate_command import in_one_direction
 
 GERMAN, ENGLISH = "Das Wetter ist heute sehr schön.\n", "The weather is very nice today.\n"
 
@@ -31,7 +32,7 @@ def written(folder: Path, *texts: str) -> list[Path]:
     ],
 )
 def test_several_workers_take_the_direction_that_all_files_have(texts, direction, tmp_path: Path) -> None:
-    choice = TranslateCommand(written(tmp_path, *texts)).model_choice("cpu")
+    choice = in_one_direction(TranslateOptions(written(tmp_path, *texts)))
     assert (choice.source, choice.target) == direction
 
 
@@ -43,5 +44,5 @@ def test_files_of_two_languages_are_refused_by_several_workers(tmp_path: Path) -
     assert f"{files[0]} is de -> en, {files[1]} is en -> de" in str(refused)
     assert "--from" in str(refused)
     assert not (tmp_path / "out").exists()
-    named = TranslateCommand(files, source="en", target="de").model_choice("cpu")
+    named = in_one_direction(TranslateOptions(files, source="en", target="de"))
     assert (named.source, named.target) == ("en", "de")

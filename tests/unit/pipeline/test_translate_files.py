@@ -5,14 +5,15 @@ from pathlib import Path
 
 import pytest
 
+from recoversat.pipeline.options import TranslateOptions
 from recoversat.pipeline.outputs import Job
 from recoversat.pipeline.translate_documents import translate_documents
-from recoversat.pipeline.translate_files import translate_lines
+from recoversat.pipeline.translate_files import translate_jobs
 
 
 def translated(translator, folder: Path, text: str) -> list[dict[str, object]]:
     (folder / "in").write_text(text, encoding="utf-8")
-    translate_lines(translator, [folder / "in"], folder / "out", segments=None, batch_size=2, jsonl=True)
+    translate_jobs(translator, [Job([folder / "in"], folder / "out")], TranslateOptions(batch_size=2, jsonl=True))
     return [json.loads(line) for line in (folder / "out").read_text(encoding="utf-8").splitlines()]
 
 
@@ -47,5 +48,5 @@ def test_files_are_texts_of_their_own(scripted, tmp_path: Path) -> None:
         (tmp_path / name).write_text(text)
     translator = scripted({"a b": ["the EOS", "house EOS"]})
     files = [tmp_path / name for name in ("1", "2", "3")]
-    translate_documents(translator, Job(files, tmp_path / "out"), format="text", batch_size=2)
+    translate_documents(translator, Job(files, tmp_path / "out"), TranslateOptions(format="text", batch_size=2))
     assert (tmp_path / "out").read_text() == "the house\nthe house\nthe house"

@@ -159,7 +159,7 @@ class FakeTranslator:
 def fake_model(source: str = "en", target: str = "de", **options: Any) -> ServedModel:
     """Serve a fake translator."""
     translator = FakeTranslator(source, target, **options)
-    return serve_model(source, target, translator, translator.config.model.max_segments)
+    return serve_model(source, target, translator)
 
 
 class InThisProcess(Worker[BatchKey, Task, Outcome]):

@@ -4,6 +4,7 @@ import asyncio
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -93,7 +94,7 @@ def test_a_request_past_its_deadline_is_given_up_and_never_translated(make_clien
         assert first.result().status_code == 503
         client.translator.gate.set()  # type: ignore[attr-defined]
     service = client.service  # type: ignore[attr-defined]
-    service.settings = service.settings.model_copy(update={"timeout": 30.0})  # this one may take its time
+    service.settings = replace(service.settings, timeout=30.0)  # this one may take its time
     assert ask(client, "women").status_code == 200
     assert client.translator.batches == [["men"], ["women"]]  # type: ignore[attr-defined]
 

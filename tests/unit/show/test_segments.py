@@ -92,4 +92,4 @@ def test_colour_is_for_terminals_and_the_environment_wins(stream, environment, m
     monkeypatch.setenv("TERM", "xterm")
     for name, value in environment.items():
         monkeypatch.setenv(name, value)
-    assert marks_for(stream) is marks
+    assert marks_for(stream.isatty()) is marks

@@ -9,8 +9,9 @@ import pytest
 
 from recoversat.errors import UserError
 from recoversat.inference.translation import Segment, Translation
-from recoversat.pipeline.translate_files import translate_lines
-from recoversat.show.inspection import Inspection
+from recoversat.pipeline.options import TranslateOptions
+from recoversat.pipeline.outputs import Job
+from recoversat.pipeline.translate_files import translate_jobs
 from recoversat.show.trace import N_TOP_TOKENS, trace_records
 
 SCRIPT = {"a b": ["the house EOS", "in DEL", "c c c c c c"], "c": ["a EOS", "EOS", "b EOS"]}
@@ -86,16 +87,15 @@ def test_the_documented_fields_are_the_written_ones(records):
     assert documented["alternatives"] == set(records[1]["tokens"][0]["alternatives"][0])
 
 
-def show(translator, tmp_path, text, inspection):
+def show(translator, tmp_path, text, show="segments", trace=None, force=()):
     (tmp_path / "in.txt").write_text(text, encoding="utf-8")
-    options = {"segments": None, "batch_size": 1, "inspection": inspection}
-    translate_lines(translator, [tmp_path / "in.txt"], tmp_path / "out.txt", **options)
+    asked = TranslateOptions(batch_size=1, show=show, trace=trace, force=list(force))
+    translate_jobs(translator, [Job([tmp_path / "in.txt"], tmp_path / "out.txt")], asked)
     return (tmp_path / "out.txt").read_text(encoding="utf-8")
 
 
 def test_a_file_becomes_a_line_for_each_line_and_a_trace(scripted, tmp_path):
-    inspection = Inspection(True, tmp_path / "trace.jsonl", ())
-    shown = show(scripted(SCRIPT), tmp_path, "c\n\na b\n", inspection)
+    shown = show(scripted(SCRIPT), tmp_path, "c\n\na b\n", trace=tmp_path / "trace.jsonl")
     assert shown == "[1] a EOS  [2] EOS  [3] b EOS\n\n[1] the house EOS  [2] ~~in DEL~~  [3] c c c c CUT\n"
     lines = [json.loads(line) for line in (tmp_path / "trace.jsonl").read_text(encoding="utf-8").splitlines()]
     assert [line["sentence"] for line in lines if line["type"] == "sentence"] == [1, 2, 3]
@@ -105,12 +105,11 @@ def test_a_file_becomes_a_line_for_each_line_and_a_trace(scripted, tmp_path):
 
 
 def test_forcing_alone_prints_plain_text(scripted, tmp_path):
-    assert show(scripted(SCRIPT), tmp_path, "c\n", Inspection(False, None, ["1:1=gas"])) == "gas b\n"
-    assert show(scripted(SCRIPT), tmp_path, "c\n", Inspection(True, None, ["1:1=gas"])).startswith("[1] {gas} EOS")
+    assert show(scripted(SCRIPT), tmp_path, "c\n", None, force=["1:1=gas"]) == "gas b\n"
+    assert show(scripted(SCRIPT), tmp_path, "c\n", force=["1:1=gas"]).startswith("[1] {gas} EOS")
 
 
 def test_an_error_leaves_neither_output_nor_trace(scripted, tmp_path):
-    inspection = Inspection(True, tmp_path / "trace.jsonl", ["2:3=gas"])
     with pytest.raises(UserError, match="line 1: nothing can be forced at segment 2, position 3"):
-        show(scripted(SCRIPT), tmp_path, "c\n", inspection)
+        show(scripted(SCRIPT), tmp_path, "c\n", trace=tmp_path / "trace.jsonl", force=["2:3=gas"])
     assert [path.name for path in tmp_path.iterdir()] == ["in.txt"]

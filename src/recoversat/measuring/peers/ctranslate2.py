@@ -24,8 +24,6 @@ class CTranslate2(Peer):
 
     def __init__(self, spec: SystemSpec, device: str = "cpu", threads: int = 0) -> None:
         super().__init__(spec, device, threads)
-        if spec.segments not in (None, 1):
-            raise UserError(f"{spec.name}: CTranslate2 writes one segment; leave out :segments={spec.segments}")
         ctranslate2 = import_ctranslate2()
         self._tokenizer = load_tokenizer(self.folder)
         notes = read_json(self.folder / "config.json", "CTranslate2 model").get(NOTES, {})

@@ -41,8 +41,6 @@ class Marian(Peer):
 
     def __init__(self, spec: SystemSpec, device: str = "cpu", threads: int = 0) -> None:
         super().__init__(spec, device, threads)
-        if spec.segments not in (None, 1):
-            raise UserError(f"{spec.name}: Marian writes one segment; leave out :segments={spec.segments}")
         if device != "cpu":
             raise UserError(f"{spec.name}: pymarian's wheels are for CPUs; measure it with --device cpu")
         if missing := self.missing():

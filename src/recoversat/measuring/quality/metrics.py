@@ -105,7 +105,6 @@ def corpus_score(key: str, hypotheses: Sequence[str], references: Sequence[str],
 
 
 def corpus_bleu(hypotheses: Sequence[str], references: Sequence[str]) -> Score:
-    """Score detokenised text with BLEU."""
     return corpus_score("bleu", hypotheses, references)
 
 

@@ -82,6 +82,7 @@ def _cells(result: Result) -> dict[str, str]:
     """Fill all columns but the last, which needs the other results."""
     errors, segments = result.errors, result.segments
     k = result.output.signature["K"]
+    compared = (f"{c.difference:+.2f} (p = {_p_value(c)})" for c in result.comparisons if c.metric == "BLEU")
     bleu, *scores = (
         (metric.name, number(result.quality[key].value if key in result.quality else None))
         for key, metric in METRICS.items()
@@ -90,7 +91,7 @@ def _cells(result: Result) -> dict[str, str]:
         "Test set": result.output.test_set,
         "System": result.output.name,
         "K": MISSING if k is None else str(k),
-        **dict([bleu, ("vs baseline", _significance(result)), *scores]),
+        **dict([bleu, ("vs baseline", next(compared, MISSING)), *scores]),
         "Rep %": number(errors.rep if errors else None),
         "Mis %": number(errors.mis if errors else None),
         "Step": number(result.steps.mean if result.steps else None),
@@ -112,13 +113,6 @@ def _speedup(result: Result, results: Sequence[Result]) -> str:
 
 def _percent(share: float | None) -> str:
     return MISSING if share is None else f"{100 * share:.1f} %"
-
-
-def _significance(result: Result) -> str:
-    for comparison in result.comparisons:
-        if comparison.metric == "BLEU":
-            return f"{comparison.difference:+.2f} (p = {_p_value(comparison)})"
-    return MISSING
 
 
 def _p_value(comparison: Comparison) -> str:

@@ -126,7 +126,6 @@ def to_latex(table: Table) -> str:
 
 
 def latex_text(text: str) -> str:
-    """Escape what means something to LaTeX."""
     return re.sub("|".join(map(re.escape, _LATEX)), lambda found: _LATEX[found[0]], text)
 
 

@@ -3,7 +3,6 @@
 import platform
 import shutil
 import subprocess
-from collections.abc import Sequence
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -49,7 +48,7 @@ def _processor_field(name: str) -> str:
 def _gpu() -> str | None:
     if not shutil.which("nvidia-smi"):
         return None
-    command: Sequence[str] = ("nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader")
+    command = ("nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader")
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     return done.stdout.strip() or None
 

@@ -4,7 +4,6 @@ import sys
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 
 from recoversat.engines.onnx.engine import cores
@@ -20,101 +19,70 @@ from recoversat.measuring.speed.pool import Worker
 from recoversat.measuring.speed.results import OURS, BenchResult, facts_of, growth_of, ratios_of, rows_of
 from recoversat.measuring.speed.tables import report_text
 from recoversat.measuring.speed.untrained import build_untrained, sentences, untrained_config
+from recoversat.pipeline.options import BenchOptions
 from recoversat.show.progress import Bar, progress
 
+_BATCHES = (1, 8, 32, 64)
 _QUIET_ENOUGH = 0.1  # share of the machine that others may have
 _GROWTH = (0.5, 2, 4)  # times the length, beside the length itself
 _GROWTH_SENTENCES = 2
 _BATCH = 32  # of text that is translated for its BLEU
 
 
-@dataclass(frozen=True)
-class Settings:
-    """How to measure."""
-
-    batches: tuple[int, ...] = (1, 8, 32, 64)
-    threads: tuple[int, ...] = ()  # empty = 1 and all there are
-    rounds: int = 5
-    sentences: int | None = None
-    device: str = "cpu"
-
-    def __post_init__(self) -> None:
-        if self.device not in ("cpu", "cuda"):
-            raise UserError(f"--device {self.device}: cpu or cuda")
-
-    @property
-    def thread_counts(self) -> tuple[int, ...]:
-        if self.device != "cpu":
-            return self.threads or (cores(),)
-        return self.threads or tuple(sorted({1, cores()}))
-
-
-@dataclass(frozen=True)
-class Untrained:
-    """Which models to make up, and how much they write."""
-
-    shape: str
-    vocabulary: int = 32_000
-    length: int = 25
-    segments: tuple[int, ...] = (10,)
-
-
-def bench_text(
-    systems: Sequence[SystemSpec], src: Path, ref: Path | None, settings: Settings, out: Path, *, force: bool = False
-) -> BenchResult:
+def bench_text(systems: Sequence[SystemSpec], src: Path, asked: BenchOptions) -> BenchResult:
     """Time systems on sentences of a file, and score them where there are references."""
     check_names([system.name for system in systems], "--system")
     if not any(Path(system.path).exists() for system in systems):
         raise UserError(f"{systems[0].path}: no such model folder")
-    refuse_existing(out, force)
-    sources = list(lines_of(src))
+    refuse_existing(asked.out, asked.force)
+    ref, sources = asked.ref, list(lines_of(src))
     references = list(lines_of(ref)) if ref else None
     if references is not None and len(references) != len(sources):
         raise UserError(f"{src} has {len(sources)} lines, {ref} has {len(references)}; they must be aligned")
-    texts = _spread([line for line in sources if line.strip()], settings.sentences or 64)
+    texts = _spread([line for line in sources if line.strip()], asked.sentences or 64)
     if not texts:
         raise UserError(f"{src}: no text to translate")
     outputs: dict[str, list[str]] = {}
-    with _started(systems, settings, texts[0], None) as workers:
-        measured = measure(workers, make_tasks(texts, settings.batches), settings.rounds)
+    with _started(systems, asked, texts[0], None) as workers:
+        measured = measure(workers, make_tasks(texts, asked.batch or _BATCHES), asked.rounds)
         lengths = ask_each(workers, lambda worker: list(worker.ask("measure", texts=texts)["lengths"]))
         if not measured.interrupted:  # who is in a hurry gets what was measured
             with progress("translate all", len(systems)) as bar:
                 outputs = ask_each(workers, lambda worker: _write_all(worker, sources if references else texts, bar))
-    result = _result(workers, measured, lengths, settings, {"src": str(src), "sentences": len(texts)})
+    result = _result(workers, measured, lengths, asked, {"src": str(src), "sentences": len(texts)})
     if references is not None:
         scores = {name: corpus_bleu(lines, references) for name, lines in outputs.items()}
         result.bleu.update({name: score.value for name, score in scores.items()})
         result.notes.extend(f"BLEU: {score.signature}" for score in list(scores.values())[:1])
     _compare_texts(result, outputs)
-    _write(result, outputs, out, force)
+    _write(result, outputs, asked)
     return result
 
 
-def bench_untrained(untrained: Untrained, settings: Settings, out: Path, *, force: bool = False) -> BenchResult:
+def bench_untrained(asked: BenchOptions) -> BenchResult:
     """Time untrained models that write a fixed number of tokens."""
-    refuse_existing(out, force)
-    config = untrained_config(untrained.shape, untrained.vocabulary, untrained.segments)
-    length = untrained.length
-    tasks = make_tasks(sentences(settings.sentences or 16, length, untrained.vocabulary), settings.batches, length)
+    refuse_existing(asked.out, asked.force)
+    segments, length = asked.segments or [10], asked.length
+    config = untrained_config(asked.untrained or "", asked.vocab, segments)
+    tasks = make_tasks(sentences(asked.sentences or 16, length, asked.vocab), asked.batch or _BATCHES, length)
     for times in _GROWTH:
         longer = max(1, round(times * length))
-        texts = sentences(_GROWTH_SENTENCES, longer, untrained.vocabulary)
+        texts = sentences(_GROWTH_SENTENCES, longer, asked.vocab)
         tasks.append(Task(1, [[text] for text in texts], longer, only_growth=True))
     with tempfile.TemporaryDirectory() as name:
         print("writing untrained models", file=sys.stderr, flush=True)
-        systems = build_untrained(Path(name), config, untrained.segments, settings.device)
-        with _started(systems, settings, tasks[0].batches[0][0], length) as workers:
-            measured = measure(workers, tasks, settings.rounds)
+        systems = build_untrained(Path(name), config, segments, asked.device)
+        with _started(systems, asked, tasks[0].batches[0][0], length) as workers:
+            measured = measure(workers, tasks, asked.rounds)
     shape = config.model.model_dump(exclude={"kind", "dropout", "attention_dropout", "activation_dropout"})
-    result = _result(workers, measured, {}, settings, {"untrained": shape, "length": length})
-    steps = ", ".join(f"{-(-length // k) + 2} with K = {k}" for k in untrained.segments)
+    result = _result(workers, measured, {}, asked, {"untrained": shape, "length": length})
+    steps = ", ".join(f"{-(-length // k) + 2} with K = {k}" for k in segments)
     result.notes.insert(
         0,
         f"Untrained models, sources of {length} tokens, translations of exactly {length}: {length} steps one by one, "
         f"{steps} (one segment a token longer than an even division).",
     )
-    _write(result, {}, out, force)
+    _write(result, {}, asked)
     return result
 
 
@@ -125,6 +93,11 @@ def _write_all(worker: Worker, texts: list[str], bar: Bar) -> list[str]:
     return written
 
 
+def thread_counts(asked: BenchOptions) -> list[int]:
+    """Return the numbers of threads to try: on a CPU one and all there are, unless some are named."""
+    return asked.threads or sorted({1, cores()} if asked.device == "cpu" else {cores()})
+
+
 def _spread(lines: list[str], n: int) -> list[str]:
     """Take n lines from all over the file."""
     return [lines[i * len(lines) // n] for i in range(n)] if n < len(lines) else lines
@@ -132,13 +105,13 @@ def _spread(lines: list[str], n: int) -> list[str]:
 
 @contextmanager
 def _started(
-    systems: Sequence[SystemSpec], settings: Settings, first: str, length: int | None
+    systems: Sequence[SystemSpec], asked: BenchOptions, first: str, length: int | None
 ) -> Iterator[list[Worker]]:
     """Load all systems, one after the other, so that the times of loading mean something; end them afterwards."""
     workers = [
-        Worker(system, settings.device, threads)
+        Worker(system, asked.device, threads)
         for system in systems
-        for threads in ((system.threads,) if system.threads else settings.thread_counts)
+        for threads in ((system.threads,) if system.threads else thread_counts(asked))
     ]
     try:
         for worker in workers:
@@ -154,11 +127,11 @@ def _started(
 
 
 def _result(
-    workers: Sequence[Worker], measured: Measured, lengths: dict[str, list[int]], settings: Settings,
+    workers: Sequence[Worker], measured: Measured, lengths: dict[str, list[int]], asked: BenchOptions,
     more: dict[str, object],
 ) -> BenchResult:  # fmt: skip
     systems, rows = [facts_of(worker) for worker in workers], rows_of(measured)
-    facts = {"batches": list(settings.batches), "rounds": measured.rounds, "device": settings.device, **more}
+    facts = {"batches": asked.batch or [*_BATCHES], "rounds": measured.rounds, "device": asked.device, **more}
     facts |= {"others_share": measured.others, "idle_cpu_s": max(t.idle_cpu_s for t in measured.timings)}
     return BenchResult(
         systems, rows, ratios_of(rows, systems), growth_of(measured, lengths), machine(), facts, _notes(measured)
@@ -185,8 +158,8 @@ def _compare_texts(result: BenchResult, outputs: dict[str, list[str]]) -> None:
                 result.notes.append(f"{peer} writes what {own} writes in {same} of {len(outputs[own])} sentences.")
 
 
-def _write(result: BenchResult, outputs: dict[str, list[str]], out: Path, force: bool) -> None:
-    with atomic_folder(out, replace=force) as folder:
+def _write(result: BenchResult, outputs: dict[str, list[str]], asked: BenchOptions) -> None:
+    with atomic_folder(asked.out, replace=asked.force) as folder:
         try:
             plots = speed_plots(result)
         except UserError as error:  # no matplotlib: the figures are worth writing all the same

@@ -61,7 +61,6 @@ def system_table(result: BenchResult) -> Table:
 
 
 def machine_lines(result: BenchResult) -> list[str]:
-    """Say on what it was measured."""
     machine = result.machine
     versions = ", ".join(f"{name} {version}" for name, version in machine["versions"].items())
     memory = f", {machine['memory_bytes'] / 2**30:.0f} GiB"

@@ -6,7 +6,7 @@ OUT/logs what it printed, OUT/report the evaluation. Variants with the same sett
 
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 import yaml
@@ -20,7 +20,8 @@ from recoversat.measuring.quality.paper import Figures, Study, ablation_table, f
 from recoversat.measuring.quality.results import EvaluationPlan, Result
 from recoversat.measuring.quality.run import Evaluated, Request, run_evaluation
 from recoversat.measuring.reports.table import Table, without_empty_columns
-from recoversat.measuring.specs import SystemSpec, TestSpec, parse_system
+from recoversat.measuring.specs import SystemSpec, TestSpec, parse_system, parse_test
+from recoversat.pipeline.options import SweepOptions
 from recoversat.pipeline.sweep.jobs import Job, run_jobs
 from recoversat.pipeline.sweep.variants import SweepFile, Variant, read_sweep
 
@@ -28,32 +29,12 @@ AT = "AT"  # the name of the autoregressive system in a sweep's report
 _COLUMNS = ("BLEU", "Rep", "Mis", "Step")  # of a table that the paper does not have
 
 
-@dataclass(frozen=True)
-class SweepOptions:
-    """What the command line adds to a sweep file, and wins over it."""
-
-    corpus: Path | None = None
-    init_from: Path | None = None
-    init_decoder: bool = False
-    at: str | None = None
-    systems: Sequence[SystemSpec] = ()
-    tests: Sequence[TestSpec] = ()
-    preset: str | None = None
-    settings: Sequence[str] = ()
-    jobs: int = 1
-    device: str = "auto"
-    latency: int = 0
-    batch_size: int = 32
-
-
 _AT_WORK = "another sweep, or a training that one left behind, is at work here; wait for it or stop it"
 
 
-def run_sweep(
-    file: Path, out: Path, options: SweepOptions, tell: Callable[[str], None]
-) -> tuple[Evaluated | None, dict[str, str]]:
+def run_sweep(options: SweepOptions, tell: Callable[[str], None]) -> tuple[Evaluated | None, dict[str, str]]:
     """Train the variants that are not trained yet, evaluate all that are; say why some are not, by name."""
-    sweep = read_sweep(file)
+    sweep, out = read_sweep(options.file), options.out
     if options.corpus is None and sweep.corpus is None:
         raise UserError("no corpus to train on; name one: --corpus FOLDER")
     corpus = open_corpus(options.corpus or Path(str(sweep.corpus)))
@@ -74,7 +55,7 @@ def run_sweep(
             return None, failed
         asked = Request(
             [*request.systems, *finished], request.tests, out / "report", request.plan,
-            options.batch_size, options.device, options.latency, title=f"Sweep {file.stem}",
+            options.batch_size, options.device, options.latency, title=f"Sweep {options.file.stem}",
         )  # fmt: skip
         published = studies(next(iter(configs.values())).preset, corpus.config.src_lang, corpus.config.tgt_lang)
         evaluated = run_evaluation(asked, lambda found, _: ablation_tables(sweep.variants, run_of, found, published))
@@ -89,7 +70,7 @@ def _runs(
     run_of: dict[Variant, str] = {}
     configs: dict[str, Config] = {}
     for variant in variants:
-        config = load_config(out / "base.yaml", options.preset, [*options.settings, *variant.overrides])
+        config = load_config(out / "base.yaml", options.preset, [*(options.settings or ()), *variant.overrides])
         name = names.setdefault(to_yaml(config), variant.name)
         if name == variant.name and configs.setdefault(name, config) != config:
             raise UserError(f"two variants are named {name}; give one of them another name")
@@ -125,7 +106,7 @@ def _is_trained(run: Path, config: Config, corpus: Corpus, teacher: Path | None,
 
 def _request(sweep: SweepFile, options: SweepOptions, corpus: Corpus, out: Path) -> Request:
     """Say what the runs are compared with, and on what: the corpus's validation text where no test set is given."""
-    tests = [*options.tests]
+    tests = [parse_test(text) for text in options.tests]
     for name, files in sweep.test.items() if not tests else ():
         if not isinstance(files, list) or len(files) != 2:
             raise UserError(f"test: {name}: expected [SOURCES, REFERENCES], found {files!r}")
@@ -138,7 +119,7 @@ def _request(sweep: SweepFile, options: SweepOptions, corpus: Corpus, out: Path)
         if not path.is_file():
             raise UserError(f"{path}: no such file")
     at = options.at or sweep.at
-    systems = [*([parse_system(f"{AT}={at}")] if at else []), *options.systems]
+    systems = [*([parse_system(f"{AT}={at}")] if at else []), *map(parse_system, options.systems)]
     for spec in systems:
         resolve_model(Path(spec.path))
     return Request(systems, tests, out, EvaluationPlan(at_system=AT if at else None))

@@ -2,8 +2,7 @@
 
 import asyncio
 import math
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,7 +11,7 @@ from fastapi import Request
 from recoversat.errors import UserError
 from recoversat.inference.translation import Segment, Translation
 from recoversat.serve.http.messages import TranslateRequest
-from recoversat.serve.http.refusals import RefusalError, client_left, shutting_down, too_busy, too_much, unsupported
+from recoversat.serve.http.refusals import RefusalError, client_left, shutting_down, too_busy, too_much
 from recoversat.serve.service import Service
 from recoversat.serve.work.batching import ClosedError, QueueFullError
 from recoversat.serve.work.translating import BatchKey, ForcedToken, Outcome, Task, joined
@@ -24,6 +23,7 @@ from recoversat.vocab import DEL, EOS, SPECIAL_PIECES
 _ENDINGS = {"eos": [SPECIAL_PIECES[EOS]], "del": [SPECIAL_PIECES[DEL]], "cut": []}
 _HTML = 3  # times the cost of plain text: what stands in elements is translated too, and looked for
 _GLOSSARY = 4  # times the cost: where a term is missing, a sentence is written again in several ways
+_LONGEST = 40  # characters of a code that are said back to whoever sent it
 _SHORT = 40  # characters; shorter texts of a list are detected together
 
 
@@ -61,20 +61,37 @@ async def wait_for(
     service: Service, client: str, request: Request, key: BatchKey, tasks: Sequence[Task], timeout: float
 ) -> list[Outcome]:
     """Queue the parts of a file and wait for them all."""
-    jobs = [(key, task, task.cost * (_HTML if any(block.tags for block in task.blocks) else 1)) for task in tasks]
+    costs = [task.cost * (_HTML if any(block.tags for block in task.blocks) else 1) for task in tasks]
+    return await _done(service, client, request, [(key, *job) for job in zip(tasks, costs, strict=True)], timeout)
+
+
+async def _done(
+    service: Service, client: str, request: Request, jobs: list[tuple[BatchKey, Task, int]], timeout: float
+) -> list[Outcome]:
+    """Queue jobs and wait for them, until the deadline or until the client has left; nothing stays in the queue."""
     futures: list[asyncio.Future[Outcome]] = []
-    with _refusing(futures):
+    try:
         if jobs:
             futures += service.batcher.submit(client, jobs)
             await _all_done(futures, request, timeout)
         return [future.result() for future in futures]
+    except QueueFullError as full:
+        raise too_busy(full.retry_after) from None
+    except ClosedError:
+        raise shutting_down() from None
+    except UserError as error:
+        raise RefusalError(400, f"Invalid request: {error}") from None
+    finally:
+        for future in futures:
+            # Asking for the exception keeps asyncio from logging it, with the user's text, as never looked at.
+            _ = future.cancel() or future.cancelled() or future.exception()
 
 
 def _on_offer(service: Service, code: str) -> str:
     """Find the language on offer that a code means."""
     known = service.catalog.languages
     if (found := known_language(code, known)) not in known:
-        raise unsupported(code)
+        raise RefusalError(400, f"{code[:_LONGEST]} is not supported")
     return found
 
 
@@ -146,8 +163,7 @@ def _task(wanted: TranslateRequest, text: str) -> Task:
 async def translate_all(
     service: Service, client: str, request: Request, wanted: TranslateRequest, planned: Plan
 ) -> list[Outcome]:
-    """Queue the texts and wait for them, until the deadline or until the client has left."""
-    futures: list[asyncio.Future[Outcome]] = []
+    """Queue the texts and wait for them."""
     jobs: list[tuple[BatchKey, Task, int]] = []
     places: list[list[Outcome | None]] = []  # for each text its parts, in order; None where a job brings it
     for text, key in zip(wanted.texts, planned.keys, strict=True):
@@ -159,29 +175,8 @@ async def translate_all(
                 cost = task.cost * (_HTML if key.html else 1) * (_GLOSSARY if key.glossary else 1)
                 jobs.append((key, task, cost))
                 places[-1].append(None)
-    with _refusing(futures):
-        if jobs:
-            futures += service.batcher.submit(client, jobs)
-            await _all_done(futures, request, service.settings.timeout)
-        done = iter(futures)
-        return [joined([one or next(done).result() for one in parts]) for parts in places]
-
-
-@contextmanager
-def _refusing(futures: "list[asyncio.Future[Outcome]]") -> Iterator[None]:
-    """Turn what may happen to queued work into refusals; in the end nothing stays in the queue."""
-    try:
-        yield
-    except QueueFullError as full:
-        raise too_busy(full.retry_after) from None
-    except ClosedError:
-        raise shutting_down() from None
-    except UserError as error:
-        raise RefusalError(400, f"Invalid request: {error}") from None
-    finally:
-        for future in futures:
-            # Asking for the exception keeps asyncio from logging it, with the user's text, as never looked at.
-            _ = future.cancel() or future.cancelled() or future.exception()
+    done = iter(await _done(service, client, request, jobs, service.settings.timeout))
+    return [joined([one or next(done) for one in parts]) for parts in places]
 
 
 async def _all_done(futures: "list[asyncio.Future[Outcome]]", request: Request, timeout: float) -> None:

@@ -4,7 +4,7 @@ import asyncio
 import hmac
 import json
 import re
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
@@ -23,7 +23,7 @@ from recoversat.serve.http.files import FileDesk, Upload, extensions, translate_
 from recoversat.serve.http.gate import Gate, refused
 from recoversat.serve.http.openapi import describe
 from recoversat.serve.http.rate_limit import network_of
-from recoversat.serve.http.reading import parse_detect, parse_suggest, parse_translate, read_fields, read_upload
+from recoversat.serve.http.reading import parse, read_fields, read_upload
 from recoversat.serve.http.refusals import RefusalError
 from recoversat.serve.process.metrics import CONTENT_TYPE
 from recoversat.serve.service import Service
@@ -65,12 +65,12 @@ def _add_translation(app: FastAPI, service: Service) -> None:
     # A character takes up to twelve bytes in JSON (two escapes); the rest is for the other fields.
     body_limit = 12 * service.settings.char_limit + 100_000
 
-    async def admitted(request: Request, parse: Callable[[dict[str, Any]], M]) -> tuple[M, str]:
+    async def admitted(request: Request, message: type[M]) -> tuple[M, str]:
         """Read and check a request; return it, and who asks."""
         fields = await read_fields(request, body_limit, service.settings.timeout)
         key, address = _api_key(request, fields), _address(request)
         service.check_key(key, address)
-        wanted = parse(fields)
+        wanted = parse(message, fields)
         return wanted, service.admit(key, address, wanted.cost)
 
     @app.post(
@@ -80,7 +80,7 @@ def _add_translation(app: FastAPI, service: Service) -> None:
         summary="Translate a text or a list of texts",
     )
     async def translate(request: Request) -> Response:
-        wanted, client = await admitted(request, parse_translate)
+        wanted, client = await admitted(request, messages.TranslateRequest)
         planned = plan(service, wanted)
         outcomes = await translate_all(service, client, request, wanted, planned)
         size = sum(map(len, wanted.texts))
@@ -97,7 +97,7 @@ def _add_translation(app: FastAPI, service: Service) -> None:
         summary="Detect the language of a text",
     )
     async def detect(request: Request) -> Response:
-        wanted, _ = await admitted(request, parse_detect)
+        wanted, _ = await admitted(request, messages.DetectRequest)
         check_size(service, wanted.texts)
         text = "\n".join(wanted.texts)
         return _json([{"confidence": d.confidence, "language": d.language} for d in service.detect(text)])
@@ -108,7 +108,7 @@ def _add_translation(app: FastAPI, service: Service) -> None:
 
     @app.post("/suggest", response_model=messages.SuggestResponse, responses=_REFUSALS, summary="Suggest a better one")
     async def suggest(request: Request) -> Response:
-        suggestion, _ = await admitted(request, parse_suggest)
+        suggestion, _ = await admitted(request, messages.SuggestRequest)
         check_size(service, [suggestion.q, suggestion.s])
         with open(book, "a", encoding="utf-8") as file:
             if file.tell() > _MOST_SUGGESTED:
@@ -171,7 +171,7 @@ def _own_address(request: Request) -> str:
 
 def _add_information(app: FastAPI, service: Service) -> None:
     catalog = service.catalog
-    models_fingerprint(service.settings.models)  # now: the folder may change while it is served
+    models_fingerprint(tuple(service.settings.models))  # now: the folder may change while it is served
 
     @app.get("/languages", response_model=list[messages.Language], responses=_BUSY, summary="Languages on offer")
     async def languages() -> Response:
@@ -213,7 +213,7 @@ def _frontend_settings(service: Service) -> dict[str, Any]:
         "apiKeys": bool(service.keys),
         "charLimit": service.settings.char_limit,
         "filesTranslation": bool(service.settings.file_limit),
-        "fingerprint": models_fingerprint(service.settings.models),  # ours
+        "fingerprint": models_fingerprint(tuple(service.settings.models)),  # ours
         "frontendTimeout": 500,
         "keyRequired": bool(service.keys),
         "language": {

@@ -78,7 +78,6 @@ class FileDesk:
         return name
 
     def find(self, name: str) -> HeldFile:
-        """Give a file by its name."""
         self._forget()
         if name not in self._held:
             raise RefusalError(404, "No such file: it was fetched too late, or never there")
@@ -104,7 +103,6 @@ class Upload:
 
     @property
     def suffix(self) -> str:
-        """The extension, as we know it."""
         return PurePath(self.filename).suffix.lower()
 
     @property
@@ -132,7 +130,6 @@ class Upload:
         return f"{stem[:_LONGEST_NAME] or 'file'}.{target}{self.suffix}"
 
     def parse(self, languages: Languages) -> Document[Any]:
-        """Read it."""
         if FORMATS[self.format].binary:
             return parse(self.content, self.format, languages)
         return parse(decoded(self.content, "the file"), self.format, languages)

@@ -4,6 +4,8 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
+from recoversat.config import Quality
+
 Text = Annotated[str, Field(min_length=1)]
 Term = Annotated[str, Field(min_length=1, max_length=200)]
 
@@ -45,7 +47,6 @@ class TextRequest(BaseModel):
 
     @property
     def texts(self) -> list[str]:
-        """The texts as a list."""
         return [self.q] if isinstance(self.q, str) else self.q
 
     @property
@@ -74,7 +75,7 @@ class TranslateRequest(TextRequest):
     forced: Annotated[list[ForcedField], Field(max_length=200)] | None = Field(
         None, description="tokens that must stand somewhere"
     )
-    quality: Literal["fast", "balanced", "best", "exact"] | None = Field(
+    quality: Quality | None = Field(
         None, description="K by length; the best of three K; with doubt; the words of K = 1"
     )
     best_of: Annotated[Annotated[int, Field(ge=1, le=10)] | None, Whole] = Field(

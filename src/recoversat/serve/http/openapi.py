@@ -59,7 +59,8 @@ def _fit(properties: dict[str, Any], service: Service) -> None:
 def _bodies(schema: dict[str, Any], example: dict[str, str]) -> dict[str, Any]:
     """Offer the same fields as JSON and as a form."""
     fields = {
-        name: {"type": "string", "minLength": int(name != "api_key")} | _enum(field)
+        name: {"type": "string", "minLength": int(name != "api_key")}
+        | {key: field[key] for key in field.keys() & {"enum"}}
         for name, field in schema["properties"].items()
         if name in _TEXT_FIELDS
     }
@@ -86,7 +87,3 @@ def _file_body(service: Service) -> dict[str, Any]:
     }
     form = {"type": "object", "properties": fields, "required": ["file", "source", "target"]}
     return {"required": True, "content": {"multipart/form-data": {"schema": form}}}
-
-
-def _enum(field: dict[str, Any]) -> dict[str, Any]:
-    return {"enum": field["enum"]} if "enum" in field else {}

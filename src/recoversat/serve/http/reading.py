@@ -11,8 +11,7 @@ from starlette.exceptions import HTTPException
 from starlette.formparsers import MultiPartException, MultiPartParser
 from starlette.requests import ClientDisconnect
 
-from recoversat.serve.http.messages import DetectRequest, SuggestRequest, TranslateRequest
-from recoversat.serve.http.refusals import RefusalError, client_left, missing, too_much, unsupported
+from recoversat.serve.http.refusals import RefusalError, client_left, too_much
 
 M = TypeVar("M", bound=BaseModel)
 
@@ -46,27 +45,13 @@ async def read_upload(request: Request, limit: int, timeout: float) -> tuple[dic
     return fields, file.filename, await file.read()
 
 
-def parse_translate(fields: dict[str, Any]) -> TranslateRequest:
-    """Check the fields of a translation; say what is wrong in LibreTranslate's words."""
-    _require(fields, "q", "source", "target")
-    if (format := fields.get("format")) not in (None, "", "text", "html"):
-        raise unsupported(f"{str(format)[:20]} format")
-    return _validated(TranslateRequest, fields | {"format": fields.get("format") or None})
-
-
-def parse_detect(fields: dict[str, Any]) -> DetectRequest:
-    """Check the fields of a detection."""
-    _require(fields, "q")
-    return _validated(DetectRequest, fields)
-
-
-def parse_suggest(fields: dict[str, Any]) -> SuggestRequest:
-    """Check the fields of a suggestion."""
-    _require(fields, "q", "s", "source", "target")
-    return _validated(SuggestRequest, fields)
-
-
-def _validated(message: type[M], fields: dict[str, Any]) -> M:
+def parse(message: type[M], fields: dict[str, Any]) -> M:
+    """Check the fields of a request; say what is wrong in LibreTranslate's words."""
+    _require(fields, *(name for name, field in message.model_fields.items() if field.is_required()))
+    if "format" in message.model_fields:
+        if (format := fields.get("format")) not in (None, "", "text", "html"):
+            raise RefusalError(400, f"{str(format)[:20]} format is not supported")
+        fields = fields | {"format": fields.get("format") or None}
     try:
         return message.model_validate(fields)
     except ValidationError as error:
@@ -81,26 +66,22 @@ def _validated(message: type[M], fields: dict[str, Any]) -> M:
 def _require(fields: dict[str, Any], *names: str) -> None:
     for name in names:
         if fields.get(name) in (None, "", []):
-            raise missing(name)
+            raise RefusalError(400, f"Invalid request: missing {name} parameter")
 
 
 async def _received(request: Request, limit: int, timeout: float) -> bytes:
     try:
         async with asyncio.timeout(timeout):
-            return await _read_body(request, limit)
+            body = bytearray()
+            async for chunk in request.stream():
+                body += chunk
+                if len(body) > limit:
+                    raise too_much(len(body), limit)
+            return bytes(body)
     except TimeoutError:
         raise RefusalError(400, f"Invalid request: not received within {timeout:g} seconds") from None
     except ClientDisconnect:
         raise client_left() from None
-
-
-async def _read_body(request: Request, limit: int) -> bytes:
-    body = bytearray()
-    async for chunk in request.stream():
-        body += chunk
-        if len(body) > limit:
-            raise too_much(len(body), limit)
-    return bytes(body)
 
 
 def _json_fields(body: bytes) -> dict[str, Any]:

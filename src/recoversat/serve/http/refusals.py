@@ -2,8 +2,6 @@
 
 import math
 
-_LONGEST = 40  # characters of a code that are said back to whoever sent it
-
 
 class RefusalError(Exception):
     """A request that is refused, with the status and the message the client gets."""
@@ -13,19 +11,8 @@ class RefusalError(Exception):
         self.status, self.message, self.retry_after = status, message, retry_after
 
 
-def missing(name: str) -> RefusalError:
-    """Say that a parameter is missing."""
-    return RefusalError(400, f"Invalid request: missing {name} parameter")
-
-
 def too_much(size: int, limit: int) -> RefusalError:
-    """Say that a request is too large."""
     return RefusalError(400, f"Invalid request: request ({size}) exceeds text limit ({limit})")
-
-
-def unsupported(what: str) -> RefusalError:
-    """Say that a language or format is not on offer."""
-    return RefusalError(400, f"{what[:_LONGEST]} is not supported")
 
 
 def client_left() -> RefusalError:
@@ -34,15 +21,12 @@ def client_left() -> RefusalError:
 
 
 def slow_down(rate: int, wait: float) -> RefusalError:
-    """Say that somebody asks too often."""
     return RefusalError(429, f"Slowdown: {rate} per 1 minute", retry_after=max(1, math.ceil(wait)))
 
 
 def too_busy(retry_after: int) -> RefusalError:
-    """Say that there is no room for more work."""
     return RefusalError(503, "Too busy: try again later", retry_after)
 
 
 def shutting_down() -> RefusalError:
-    """Say that no new work is taken."""
     return RefusalError(503, "The server is shutting down", retry_after=1)

@@ -42,6 +42,5 @@ class Metrics:
         self.steps.inc(steps)
 
     def exposition(self, waiting: int) -> bytes:
-        """Write the figures in Prometheus' text format."""
         self.queue.set(waiting)
         return generate_latest(self._registry)

@@ -48,7 +48,6 @@ class WorkerProcess(Worker[BatchKey, Task, Outcome]):
 
     @property
     def pid(self) -> int | None:
-        """The number of its process."""
         return self._process.pid
 
     @property

@@ -72,7 +72,6 @@ class _Job(Generic[G, T, R]):
 
     @property
     def is_short(self) -> bool:
-        """Say whether its whole request is short."""
         return self.turn - self.start <= _SHORT
 
 
@@ -142,7 +141,6 @@ class Batcher(Generic[G, T, R]):
 
     @property
     def waiting(self) -> int:
-        """Number of jobs in the queue."""
         return len(self._waiting)
 
     @property

@@ -27,38 +27,6 @@ _PAIR = re.compile(r"([A-Za-z]+)[-:]([A-Za-z]+)|([A-Za-z-]+):([A-Za-z-]+)")
 _DECODING_SHARE = 4  # a quarter of a worker's memory is for decoding, beside weights, requests and Python itself
 
 
-class LineTranslator(Protocol):
-    """What the server needs of a translator; `recoversat.translator.Translator` is one."""
-
-    config: Config
-    tokenizer: Tokenizer
-
-    def translate(
-        self,
-        texts: Sequence[str],
-        *,
-        segments: int | None = None,
-        batch_size: int = 32,
-        forced: Sequence[Any] | None = None,
-        alternatives: int = 0,
-        confidence: bool = False,
-        quality: str | None = None,
-        best_of: int | None = None,
-        glossary: Glossary | None = None,
-    ) -> list[Translation]:
-        """Translate single lines, in their order."""
-
-    def translate_documents(
-        self, texts: Sequence[str], *, format: str, language: str, translate: Callable[[list[str]], list[str]]
-    ) -> list[TranslatedDocument[str]]:
-        """Translate whole texts, their sentences by `translate`."""
-
-    def translate_blocks(
-        self, blocks: Sequence[Block], *, language: str, translate: Callable[[list[str]], list[str]]
-    ) -> list[TranslatedDocument[str]]:
-        """Translate blocks of a document, their sentences by `translate`."""
-
-
 @dataclass(frozen=True)
 class ModelSource:
     """A model folder and the languages it translates between."""
@@ -92,7 +60,7 @@ class OfferedModel:
 class ServedModel(OfferedModel):
     """A loaded model."""
 
-    translator: LineTranslator
+    translator: "Translator"
     vocabulary: dict[str, int] = field(repr=False)
 
     @property
@@ -100,13 +68,7 @@ class ServedModel(OfferedModel):
         """What other processes need to know of it."""
         return OfferedModel(self.source, self.target, self.max_segments, self.choices)
 
-    @property
-    def max_tokens(self) -> int:
-        """Tokens of the longest sentence the model has learnt from."""
-        return self.translator.config.data.max_tokens
-
     def n_tokens(self, text: str) -> int:
-        """Count the tokens of a text."""
         return len(self.translator.tokenizer.encode([text])[0])
 
 
@@ -115,21 +77,27 @@ M = TypeVar("M", bound=OfferedModel)
 
 def parse_model(text: str) -> list[ModelSource]:
     """Read PAIR=FOLDER, or FOLDER alone: then its config names the languages, of both directions if it has two."""
-    pair, equals, path = text.partition("=")
-    match = _PAIR.fullmatch(pair) if equals else None
-    if equals and not match and not Path(text).exists():  # the name of a folder may have a "=" too
+    codes, path = _pair_and_path(text)
+    if "=" in text and not codes and not path.exists():  # the name of a folder may have a "=" too
         raise UserError(f"--model {text}: write it like en-de=FOLDER, or zh-Hans:en=FOLDER")
-    folder = resolve_model(Path(path if match else text))
+    folder = resolve_model(path)
     config, _ = read_config(folder)
     if config.model.kind != "segments":
         raise UserError(f"--model {text}: a {config.model.kind!r} model cannot be served; give one of kind 'segments'")
-    if not match:
+    if not codes:
         return in_each_direction(folder)
-    source, target = [code for code in match.groups() if code]
+    source, target = codes
     directions = config.data.directions
     if (target, source) in directions and (source, target) not in directions:
         raise UserError(f"--model {text}: this model translates {target} into {source}; write {target}-{source}={path}")
     return [ModelSource(source, target, folder)]
+
+
+def _pair_and_path(text: str) -> tuple[list[str], Path]:
+    """Part PAIR=PATH; without a pair all of it is the path."""
+    pair, equals, path = text.partition("=")
+    match = _PAIR.fullmatch(pair) if equals else None
+    return ([code for code in match.groups() if code], Path(path)) if match else ([], Path(text))
 
 
 def in_each_direction(folder: Path) -> list[ModelSource]:
@@ -153,13 +121,12 @@ def models_fingerprint(models: tuple[str, ...]) -> str:
     return "-".join(map(model_fingerprint, folders))
 
 
-def serve_model(source: str, target: str, translator: LineTranslator, max_segments: int) -> ServedModel:
+def serve_model(source: str, target: str, translator: "Translator") -> ServedModel:
     """Describe a loaded translator."""
-    size = translator.tokenizer.size
-    pieces = translator.tokenizer.pieces(list(range(size)))
+    config, pieces = translator.config, translator.tokenizer.pieces(range(translator.tokenizer.size))
     vocabulary = {piece: index for index, piece in reversed(list(enumerate(pieces)))}
-    choices = tuple(sorted(set(translator.config.train.segment_choices)))
-    return ServedModel(source, target, max_segments, choices, translator, vocabulary)
+    choices = tuple(sorted(set(config.train.segment_choices)))
+    return ServedModel(source, target, config.model.max_segments, choices, translator, vocabulary)
 
 
 def load_models(sources: Iterable[ModelSource], settings: ServeSettings) -> list[ServedModel]:
@@ -171,7 +138,7 @@ def load_models(sources: Iterable[ModelSource], settings: ServeSettings) -> list
         translator = known.into(where.target) if known and known.prefix else _load(where, settings)
         loaded[where.folder] = translator
         translator.set_glossary(glossary_of(settings.glossaries, where.source, where.target))
-        models.append(serve_model(where.source, where.target, translator, translator.config.model.max_segments))
+        models.append(serve_model(where.source, where.target, translator))
     return models
 
 
@@ -179,11 +146,9 @@ def glossary_of(glossaries: Sequence[str], source: str, target: str) -> Glossary
     """Read the terms of a pair: those of its own files, and of files for all pairs; the first of two counts."""
     terms: Glossary | None = None
     for text in reversed(glossaries):
-        pair, equals, path = text.partition("=")
-        match = _PAIR.fullmatch(pair) if equals else None
-        codes = [code for code in match.groups() if code] if match else [source, target]
-        read = Glossary.read(Path(path if match else text))  # also where it is another pair's: mistakes are told
-        terms = read.over(terms) if codes == [source, target] else terms
+        codes, path = _pair_and_path(text)
+        read = Glossary.read(path)  # also where it is another pair's: mistakes are told
+        terms = read.over(terms) if codes in ([], [source, target]) else terms
     return terms
 
 
@@ -224,7 +189,6 @@ class Catalog(Generic[M]):
         return list(dict.fromkeys([source for source, _ in self.pairs] + [target for _, target in self.pairs]))
 
     def of(self, source: str, target: str) -> list[M]:
-        """List the models of a pair."""
         shelves = (self._main, self._autoregressive)
         return [shelf[source, target] for shelf in shelves if (source, target) in shelf]
 

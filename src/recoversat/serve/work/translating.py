@@ -106,7 +106,6 @@ class Outcome:
 
     @property
     def steps(self) -> int:
-        """Decoding steps of all sentences."""
         return sum(sentence.steps for sentence in self.sentences)
 
     @property
@@ -215,7 +214,6 @@ class SentenceTranslator:
         self.first_forced: list[Forced] = []  # one mapping for each of them
 
     def __call__(self, sentences: list[str]) -> list[str]:
-        """Translate single lines."""
         if self.first:
             return [translation.text for translation in self.translate(sentences)]
         self.first_forced = [*self._forced_ids(len(sentences))]

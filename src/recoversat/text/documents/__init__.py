@@ -4,13 +4,15 @@ A format is a module of this folder with a function `parse(source) -> Document` 
 be translated, and how to put their translations back. A new one costs that module and a line below.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from importlib.util import find_spec
-from pathlib import PurePath
+from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, AnyStr, NamedTuple
 
 from recoversat.errors import UserError
+from recoversat.files.storage import unpacked_name
 
 if TYPE_CHECKING:
     from recoversat.text.documents.block import Document
@@ -52,6 +54,27 @@ FORMATS = {
     "po": Format("po", "untranslated messages filled in", (".po", ".pot"), bilingual=True),
     "md": Format("markdown", "Markdown, code and links kept", (".md", ".markdown"), library="markdown_it"),
 }
+
+LINES = "lines"  # what a file is that is in none of them
+_JSON_LINES = (".jsonl", ".ndjson")
+
+
+def choose_format(wanted: str, files: Sequence[Path], jsonl: bool) -> tuple[str, bool]:
+    """Tell which format files are in, and whether lines are JSON: as wanted, or else by their extensions.
+
+    >>> choose_format("", [Path("report.docx")], False), choose_format("", [Path("corpus.en.gz")], False)
+    (('docx', False), ('lines', False))
+    """
+    if wanted and wanted != LINES and wanted not in FORMATS:
+        raise UserError(f"--format {wanted}: there are lines, {', '.join(FORMATS)}")
+    if wanted or jsonl or not files:
+        return wanted or LINES, jsonl
+    kinds = {path.suffix.lower(): format_of(path) for path in map(unpacked_name, files)}
+    found = {format or ("jsonl" if suffix in _JSON_LINES else LINES) for suffix, format in kinds.items()}
+    if len(found) > 1:
+        raise UserError(f"files of several formats ({', '.join(sorted(found))}): translate them apart, or add --format")
+    (format,) = found
+    return (LINES, True) if format == "jsonl" else (format, False)
 
 
 def format_of(path: PurePath) -> str | None:

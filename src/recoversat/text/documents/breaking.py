@@ -10,6 +10,7 @@ from itertools import accumulate
 from operator import itemgetter
 
 Spaces = Sequence[tuple[int, int]]
+LINE = re.compile(r"[^\r\n]*(?:\r\n|\r|\n|\Z)")  # of a text, with what ends it
 
 
 def cut_like(text: str, spaces: Spaces, lengths: Sequence[int], seen: int) -> list[str]:

@@ -186,7 +186,10 @@ class _Paragraph(Inline[_Thing]):
                 self._say(item)
             elif item.kind in ("open", "begin") and at in self._ends:
                 self._end_format()
-                (self._around if item.kind == "open" else self._field)(at, self._ends[at])
+                if item.kind == "open":  # a node around text, such as a link
+                    self._element(_Thing(around=item.node), at + 1, self._ends[at])
+                else:
+                    self._field(at, self._ends[at])
                 at = self._ends[at]
             elif item.kind == "part":
                 self._end_format()
@@ -204,7 +207,7 @@ class _Paragraph(Inline[_Thing]):
         if item.text.strip() and format != self._format:
             self._end_format()
             if format != _key(self._bases[-1]):
-                self.open(_Thing(format=item.format if item.format is not None else _plain()))
+                self.open(_Thing(format=item.format if item.format is not None else etree.Element(f"{_W}rPr")))
                 self._format = format
         self.say(item.text)
 
@@ -212,10 +215,6 @@ class _Paragraph(Inline[_Thing]):
         if self._format is not None:
             self.close()
         self._format = None
-
-    def _around(self, start: int, end: int) -> None:
-        """Add a node around text, such as a link."""
-        self._element(_Thing(around=self._items[start].node), start + 1, end)
 
     def _field(self, start: int, end: int) -> None:
         """Add a field: of a link the text is translated, others are kept."""
@@ -295,10 +294,6 @@ def _key(format: Node) -> str:
         return ""
     seen = [one for one in format if _name(one) not in _UNSEEN]
     return "".join(sorted(etree.tostring(one, encoding="unicode", with_tail=False) for one in seen))
-
-
-def _plain() -> Node:
-    return etree.Element(f"{_W}rPr")
 
 
 def _clear(node: Node) -> None:

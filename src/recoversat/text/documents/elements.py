@@ -36,7 +36,6 @@ class Element:
         return [part for part in self.content if isinstance(part, Element)]
 
     def descendants(self) -> Iterator["Element"]:
-        """Walk through all elements in it."""
         for child in self.children:
             yield child
             yield from child.descendants()

@@ -15,12 +15,11 @@ from markdown_it.rules_inline import StateInline
 from markdown_it.token import Token
 
 from recoversat.text.documents.block import Block, Document
-from recoversat.text.documents.breaking import cut_like
+from recoversat.text.documents.breaking import LINE, cut_like
 from recoversat.text.documents.html import blocks_of_html
 from recoversat.text.documents.inline import Inline
 
 _FRONT_MATTER = re.compile(r"(---|\+\+\+)[ \t]*\r?\n(?:.*\n)*?\1[ \t]*(?:\r?\n|\Z)")
-_LINE = re.compile(r"[^\r\n]*(?:\r\n|\r|\n|\Z)")
 _NOTE = re.compile(r"\[\^[^\]\s]{1,40}\]:?|\A\[[ xX]\](?=\s)")  # footnotes and boxes to be ticked
 _BEGINS_BLOCK = re.compile(r"[-+*#>=~`|:]|\d{1,9}[.)]|\s")  # what a line of a paragraph must not begin with
 _ESCAPED = frozenset("\\`*_[]<")
@@ -79,7 +78,6 @@ class _Prose:
         self.lines[-1].lengths[-1] += len(mark.opening)
 
     def close(self, mark: _Mark, source: str) -> None:
-        """End an element."""
         mark.closing = source
         self.inline.close()
         self.lines[-1].lengths[-1] += len(source)
@@ -101,12 +99,10 @@ class _Prose:
         self.lines[-1].breaks.append(source)
 
     def hard_break(self, source: str) -> None:
-        """End a line."""
         self.inline.part(_Mark(source, hard_break=True))
         self.lines.append(_Lines())
 
     def written(self, translation: str) -> str:
-        """Write a translation as Markdown."""
         if translation == self.inline.source:
             return self.source
         left = {character: iter(spelt) for character, spelt in self.spellings.items()}
@@ -174,7 +170,7 @@ def _found(source: str) -> Iterator[_Prose | tuple[int, int]]:
     """Yield the prose of a text, and where HTML stands between it."""
     front = _FRONT_MATTER.match(source)
     begin = front.end() if front else 0
-    lines = [(begin + match.start(), match[0]) for match in _LINE.finditer(source[begin:])]
+    lines = [(begin + match.start(), match[0]) for match in LINE.finditer(source[begin:])]
     env: dict[str, Any] = {}
     tokens = _parser().parse(source[begin:], env)
     line, column = -1, 0  # up to where cells of a table have been found

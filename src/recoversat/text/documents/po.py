@@ -13,6 +13,7 @@ from functools import lru_cache
 from recoversat.errors import UserError
 from recoversat.text.documents import Languages
 from recoversat.text.documents.block import Block, Document
+from recoversat.text.documents.breaking import LINE
 
 _FIELD = re.compile(r'[ \t]*(msgctxt|msgid|msgid_plural|msgstr(?:\[(\d)\])?)[ \t]*(".*")[ \t]*')
 _CONTINUED = re.compile(r'[ \t]*(".*")[ \t]*')
@@ -20,7 +21,6 @@ _QUOTED = re.compile(r'"((?:[^"\\]|\\.)*+)"')
 _ESCAPE = re.compile(r"\\([0-7]{1,3}|x[0-9a-fA-F]{1,2}|.)")
 _LETTERS = {"n": "\n", "t": "\t", "r": "\r", "a": "\a", "b": "\b", "f": "\f", "v": "\v"}
 _WRITTEN = str.maketrans({"\\": "\\\\", '"': '\\"', "\n": "\\n"} | {v: f"\\{k}" for k, v in _LETTERS.items()})
-_LINE = re.compile(r"[^\r\n]*(?:\r\n|\r|\n|\Z)")
 _PLURALS = re.compile(r"nplurals\s*=\s*(\d)\s*;\s*plural\s*=\s*([^;\n]+)")
 _MOST_FORMS = 6
 _SLAVIC = "3; plural=(n%10==1 && n%100!=11 ? 0 : n%10>=2 && n%10<=4 && (n%100<10 || n%100>=20) ? 1 : 2)"
@@ -42,9 +42,8 @@ _FORMS = {
 
 @dataclass
 class _Field:
-    """A keyword and its string, which stand in the lines from `start` to `end`."""
+    """The string of a keyword, in the lines from `start` to `end`."""
 
-    keyword: str
     said: list[str]  # line by line
     start: int
     end: int
@@ -84,7 +83,7 @@ class _Gap:
 
 def parse(source: str, languages: Languages) -> Document[str]:
     """Find the messages that have no translation."""
-    lines = _LINE.findall(source)
+    lines = LINE.findall(source)
     messages = list(_messages(lines))
     header = next((message for message in messages if message.is_header), None)
     said = header.fields["msgstr"].text if header and "msgstr" in header.fields else ""
@@ -126,7 +125,7 @@ def _messages(lines: Sequence[str]) -> Iterator[_Message]:
                 message = _Message()
             if keyword in message.fields:
                 raise UserError(f"line {number + 1}: a second {keyword} of one message")
-            last = message.fields[keyword] = _Field(keyword, [_unquoted(match[3], number)], number, number + 1)
+            last = message.fields[keyword] = _Field([_unquoted(match[3], number)], number, number + 1)
         elif (match := _CONTINUED.fullmatch(bare)) and last and last.end == number:
             last.said.append(_unquoted(match[1], number))
             last.end = number + 1

@@ -10,11 +10,10 @@ from dataclasses import dataclass
 
 from recoversat.errors import UserError
 from recoversat.text.documents.block import Block, Document
-from recoversat.text.documents.breaking import cut_at, cut_like, spaces_of
+from recoversat.text.documents.breaking import LINE, cut_at, cut_like, spaces_of
 
 _TIME = r"(?:\d+:)?\d+:\d+[,.]\d+"
 _TIMES = re.compile(rf"[ \t]*{_TIME}[ \t]*-->[ \t]*{_TIME}.*")
-_LINE = re.compile(r"[^\r\n]*(?:\r\n|\r|\n|\Z)")
 _TAG = re.compile(r"</?[A-Za-z][^<>]*>|\{\\[^{}]*\}|<\d+:[\d:.]+>")  # <i>, <font color="red">, {\an8}, <00:01.000>
 _SPEAKER = re.compile(rf"[ \t]*(?:(?:{_TAG.pattern}|[ \t])*[-–—♪][ \t]*)?")
 _WIDEST = 42  # characters of a line, as broadcasters have it
@@ -22,7 +21,7 @@ _WIDEST = 42  # characters of a line, as broadcasters have it
 
 def parse(source: str) -> Document[str]:
     """Find what is said; all else is copied."""
-    if source.strip() and not any(map(_TIMES.match, _LINE.findall(source))):
+    if source.strip() and not any(map(_TIMES.match, LINE.findall(source))):
         raise UserError("these are no subtitles: no line such as 00:00:01,000 --> 00:00:04,000 is in them")
     return subtitles(source)
 
@@ -59,7 +58,6 @@ class _Speech:
         return Block(text, text, tags)
 
     def broken(self, translation: str) -> str:
-        """Break a translation into lines."""
         lengths = [len(_TAG.sub("", line)) for line in self.lines]
         said, spaces, widest = len(_TAG.sub("", translation)), spaces_of(translation, _TAG), max(_WIDEST, *lengths)
         lines = cut_like(translation, spaces, lengths, said)
@@ -72,7 +70,7 @@ class _Speech:
 
 def _parts(source: str) -> Iterator[str | _Speech]:
     """Part a file into what is said and what is copied; whatever is not between times and an empty line is copied."""
-    lines, at = _LINE.findall(source), 0
+    lines, at = LINE.findall(source), 0
     while at < len(lines):
         yield lines[at]
         at += 1

@@ -67,7 +67,7 @@ def test_the_model_reads_times_as_the_reader_will(scripted) -> None:
     translator.set_decoding(localize_numbers=True)
     translator.source, translator.target = "en", "de"
     seen: list[str] = []
-    translator._read, read = lambda texts: (seen.extend(texts), read(texts))[1], translator._read
+    translator.read, read = lambda texts: (seen.extend(texts), read(texts))[1], translator.read
     with pytest.raises(KeyError):  # there is no script for it
         translator.translate(["at 4:30 p.m."])
     assert seen == ["at 16:30."]

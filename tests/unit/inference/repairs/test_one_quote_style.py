@@ -33,7 +33,7 @@ def test_english_quotes_are_plain_to_the_model(scripted) -> None:
     translator = scripted({"a b": ["the EOS"]})
     translator.set_decoding(one_quote_style=True)
     translator.source, translator.target = "en", "de"
-    translator._read, read = lambda texts: (seen.extend(texts), read(texts))[1], translator._read
+    translator.read, read = lambda texts: (seen.extend(texts), read(texts))[1], translator.read
     seen: list[str] = []
     with pytest.raises(KeyError):
         translator.translate(["“a b”"])

@@ -24,11 +24,12 @@ from recoversat.measuring.speed.measure import Measured, Task, Timing, make_task
 from recoversat.measuring.speed.plots import speed_plots
 from recoversat.measuring.speed.pool import Worker, WorkerError
 from recoversat.measuring.speed.results import BenchResult, facts_of, growth_of, ratios_of, rows_of
-from recoversat.measuring.speed.run import Settings, Untrained, _spread, bench_text
+from recoversat.measuring.speed.run import _spread, bench_text, thread_counts
 from recoversat.measuring.speed.tables import ratio_table, report_text, speed_table
 from recoversat.measuring.speed.untrained import build_untrained, random_weights, untrained_config
 from recoversat.measuring.speed.worker import serve
 from recoversat.measuring.system import PeerTranslation
+from recoversat.pipeline.options import BenchOptions
 
 
 @pytest.mark.parametrize(("length", "k"), [(25, 10), (25, 5), (7, 10), (1, 4), (50, 3), (10, 10)])
@@ -293,25 +294,25 @@ def test_what_cannot_work_is_said_before_anything_is_loaded(tmp_path: Path) -> N
     (tmp_path / "b").write_text("x\ny\n")
     one = [SystemSpec("a", str(tmp_path))]
     with pytest.raises(UserError, match="must be aligned"):
-        bench_text(one, tmp_path / "a", tmp_path / "b", Settings(), tmp_path / "out")
+        bench_text(one, tmp_path / "a", BenchOptions(tmp_path / "out", ref=tmp_path / "b"))
     with pytest.raises(UserError, match="exists already"):
-        bench_text(one, tmp_path / "a", None, Settings(), tmp_path)
+        bench_text(one, tmp_path / "a", BenchOptions(tmp_path))
     (tmp_path / "empty").write_text("\n\n")
     with pytest.raises(UserError, match="no text"):
-        bench_text(one, tmp_path / "empty", None, Settings(), tmp_path / "out")
+        bench_text(one, tmp_path / "empty", BenchOptions(tmp_path / "out"))
     with pytest.raises(UserError, match="given twice"):
-        bench_text([*one, *one], tmp_path / "a", None, Settings(), tmp_path / "out")
+        bench_text([*one, *one], tmp_path / "a", BenchOptions(tmp_path / "out"))
     with pytest.raises(UserError, match="no such model folder"):
-        bench_text([SystemSpec("b", "nowhere")], tmp_path / "a", None, Settings(), tmp_path / "out")
+        bench_text([SystemSpec("b", "nowhere")], tmp_path / "a", BenchOptions(tmp_path / "out"))
 
 
 def test_settings_have_sensible_defaults() -> None:
-    assert Settings().thread_counts[0] == 1
-    assert Settings(device="cuda").thread_counts == Settings().thread_counts[-1:]
-    assert Settings(threads=(3,)).thread_counts == (3,)
+    out = Path("out")
+    assert thread_counts(BenchOptions(out))[0] == 1
+    assert thread_counts(BenchOptions(out, device="cuda")) == thread_counts(BenchOptions(out))[-1:]
+    assert thread_counts(BenchOptions(out, threads=[3])) == [3]
     with pytest.raises(UserError, match="cpu or cuda"):
-        Settings(device="tpu")
-    assert Untrained("wmt14").segments == (10,)
+        BenchOptions(out, device="tpu")
     assert busy_seconds() > 0
     assert SimpleNamespace(**machine()).versions["recoversat"]
     assert len(untrained.sentences(3, 5, 100)) == 3

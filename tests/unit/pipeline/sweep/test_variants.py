@@ -9,7 +9,8 @@ import yaml
 from recoversat.config import load_config
 from recoversat.errors import UserError
 from recoversat.measuring.quality.paper import DYNAMIC_TERMINATION, SEGMENT_DELETION
-from recoversat.pipeline.sweep.run import SweepOptions, _job, _runs, _teacher
+from recoversat.pipeline.options import SweepOptions
+from recoversat.pipeline.sweep.run import _job, _runs, _teacher
 from recoversat.pipeline.sweep.variants import read_sweep
 
 CONFIGS = Path(__file__).parents[4] / "configs"
@@ -76,7 +77,7 @@ def test_a_missing_file_is_an_error(tmp_path):
 def runs_of(tmp_path, text, **options):
     sweep = sweep_of(tmp_path, text)
     (tmp_path / "base.yaml").write_text("train: {segments: 10}")
-    return _runs(sweep.variants, tmp_path, SweepOptions(**options))
+    return _runs(sweep.variants, tmp_path, SweepOptions(Path("file"), tmp_path, **options))
 
 
 def test_variants_with_the_same_settings_share_a_run(tmp_path):
@@ -108,14 +109,14 @@ def test_every_run_starts_from_the_teacher_as_asked_or_says_what_is_missing(tmp_
     sweep = sweep_of(tmp_path, "vary: {q: [0]}\ninit_from: teacher")
     corpus = SimpleNamespace(folder=Path("corpus"))
     for options, expected in (
-        (SweepOptions(), ["--init-from", "teacher"]),
-        (SweepOptions(init_from=Path("mine")), ["--init-from", "mine"]),
-        (SweepOptions(init_decoder=True), ["--init-from", "teacher", "--init-decoder"]),
+        (SweepOptions(Path("file"), tmp_path), ["--init-from", "teacher"]),
+        (SweepOptions(Path("file"), tmp_path, init_from=Path("mine")), ["--init-from", "mine"]),
+        (SweepOptions(Path("file"), tmp_path, init_decoder=True), ["--init-from", "teacher", "--init-decoder"]),
     ):
         job = _job("q=0", load_config(), tmp_path, corpus, _teacher(sweep, options), options)
         assert job.command[job.command.index("--init-from") :] == expected
     with pytest.raises(UserError, match="add --init-from TEACHER"):
-        _teacher(sweep_of(tmp_path, "vary: {q: [0]}"), SweepOptions(init_decoder=True))
+        _teacher(sweep_of(tmp_path, "vary: {q: [0]}"), SweepOptions(Path("file"), tmp_path, init_decoder=True))
 
 
 def test_the_shipped_sweep_is_the_papers_tables_3_and_4(tmp_path):
@@ -124,7 +125,7 @@ def test_the_shipped_sweep_is_the_papers_tables_3_and_4(tmp_path):
         labels = [variant.label for variant in sweep.variants if variant.axis == study.symbol]
         assert labels == [label for label in study.rows if label != "NAT"]
     (tmp_path / "base.yaml").write_text(yaml.safe_dump(sweep.config))
-    run_of, configs = _runs(sweep.variants, tmp_path, SweepOptions())
+    run_of, configs = _runs(sweep.variants, tmp_path, SweepOptions(Path("file"), tmp_path))
     assert len(configs) == 10  # q = 0.5 is p = 1 -> 0
     papers = load_config(preset="iwslt16")
     assert configs["p=1to0"] == papers

@@ -1,0 +1,243 @@
+"""Options that several verbs have, and those of `translate`: each declared once, and which of them go together."""
+
+import sys
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from typer import Argument, BadParameter, Option
+
+from recoversat.errors import UserError
+from recoversat.measuring.reports.table import TableFormat
+from recoversat.text.documents import FORMATS, LINES, choose_format
+
+ConfigFile = Annotated[Path | None, Option("--config", help="YAML file of settings.")]
+Preset = Annotated[str | None, Option(help="Start from: iwslt16, wmt14, wmt16, small, deep-shallow.")]
+Set = Annotated[list[str] | None, Option("--set", help="section.key=value; wins over --config.")]
+Device = Annotated[str, Option(help="cpu, cuda or auto.")]
+ComputeTypeName = Annotated[str, Option(help="int8, float32; on a GPU float16, bfloat16, float32.")]
+Model = Annotated[Path | None, Option(help="Model folder or training run; a built-in one by default.")]
+From = Annotated[str | None, Option("--from", help="Language of the source text.")]
+To = Annotated[str | None, Option("--to", help="Language of the translation.")]
+NoRepairs = Annotated[bool, Option("--no-repairs", help="Decode as the paper does: nothing is repaired.")]
+Force = Annotated[bool, Option("--force", help="Replace what is already there.")]
+
+
+def parse_segments(text: str) -> int | tuple[int, ...] | Literal["auto"]:
+    """Read K: a number, several, or auto."""
+    if text == "auto":
+        return "auto"
+    parts = text.split(",")
+    if not all(part.isdecimal() and int(part) for part in parts):
+        raise BadParameter(f"{text!r} is neither a whole number from 1 nor auto, nor several such as 6,10")
+    return tuple(map(int, parts)) if len(parts) > 1 else int(text)
+
+
+def parse_bytes(text: str) -> int:
+    """Read a size in bytes, as pydantic understands it: 512M, 2GB, 1.5GiB."""
+    from pydantic import ByteSize, TypeAdapter, ValidationError
+
+    try:
+        size = int(TypeAdapter(ByteSize).validate_python(text))
+    except ValidationError:
+        size = 0
+    if size < 1:
+        raise BadParameter(f"{text!r} is no size; write e.g. 512M or 2G")
+    return size
+
+
+Segments = Annotated[
+    Any,
+    Option(
+        "--segments", parser=parse_segments, metavar="K",
+        help="K, or auto: by length; of several, 6,10, the best. The model's own by default.",
+    ),
+]  # fmt: skip
+Workers = Annotated[int | None, Option(min=1, help="Processes that share the work; --out is a folder then.")]
+Cluster = Annotated[str | None, Option(help="ray: here; ray=ADDRESS: a cluster.")]
+PerWorkerText = Annotated[str | None, Option("--per-worker", help="cpus=2, gpus=1 or both; a core by default.")]
+ShardText = Annotated[str | None, Option("--shard", help="i/n: do every n-th shard only; `merge` joins.")]
+InitDecoder = Annotated[bool, Option("--init-decoder", help="Start from the teacher's decoder too.")]
+Latency = Annotated[int, Option(min=0, help="Time so many sentences at batch 1.")]
+BatchSize = Annotated[int, Option(min=1, help="Sentences translated together.")]
+Form = Annotated[TableFormat, Option("--format", help="Print tables as Markdown, or as LaTeX with booktabs.")]
+
+_WORDS = "; ".join(["lines: one each", *(f"{name}: {known.words}" for name, known in FORMATS.items())])
+_From = Option("--from", help="Language of the text; auto (the default): what it looks like.")
+_Exact = Option("--exact", help="The words of K = 1, drafted in segments and verified; for --batch-size 1.")
+_AtOnce = Option("--line-buffered", help="Answer each line at once, for programs that wait.")
+_Force = Option("--force", help="SEGMENT:POSITION=WORDS must stand there, e.g. '6:1=the'.")
+_Least = Option(min=0, max=1, help="Leave lines below it untranslated; in JSON they are doubtful.")
+_NoRepairs = Option("--no-repairs", help="As the paper decodes: nothing joined, cut or written again.")
+_NoShortlist = Option("--no-shortlist", help="Choose from the whole vocabulary, whatever the model's shortlist.")
+_Decode = Option("--set", help="decode.KEY=VALUE, whatever the model's own (docs/settings.md).")
+_Bound = "Of an exported model: bound beside weights, e.g. 500M."
+
+_Tests = Option("--test", help="NAME=SOURCES,REFERENCES; else validation text.")
+_Systems = Option("--system", help="NAME=PATH: measure this one too; NAT fills the tables' NAT row.")
+_Parts = "Only the teacher's encoder, or its decoder too (default but for the paper's presets)."
+_Timed = (
+    "NAME=PATH, ours or CTranslate2's; with :segments=K (or auto), :beam=N, :to=, :compute=, :threads=, "
+    ":repairs=none, ..."
+)
+
+
+@dataclass
+class TranslateOptions:
+    """What a user asks of `translate`."""
+
+    files: Annotated[list[Path], Argument(help="Text files; standard input without any.")] = field(default_factory=list)
+    model: Model = None
+    source: Annotated[str | None, _From] = None
+    target: To = None
+    out: Annotated[str | None, Option(help="File to write; FOLDER/: one for each input.", metavar="PATH")] = None
+    segments: Segments = None
+    best_of: Annotated[int | None, Option(min=1, help="Write with so many K and keep the likeliest.")] = None
+    quality: Annotated[str | None, Option(help="fast; balanced: best of 3; best: with doubt; exact.")] = None
+    exact: Annotated[bool, _Exact] = False
+    batch_size: BatchSize = 32
+    at_once: Annotated[bool, _AtOnce] = False
+    jsonl: Annotated[bool, Option("--jsonl", help='Lines are {"text": ...}; "translation" is added.')] = False
+    beam: Annotated[int, Option(min=1, help="Beam size, where K is 1; 1 = greedy.")] = 1
+    show: Annotated[str | None, Option(help="segments: number them, mark DEL.")] = None
+    trace: Annotated[Path | None, Option(help="Write each decoding step here, as JSON lines.")] = None
+    force: Annotated[list[str], _Force] = field(default_factory=list)
+    glossary: Annotated[Path | None, Option(help="Terms to translate as wished, as TSV (docs/glossary.md).")] = None
+    min_confidence: Annotated[float | None, _Least] = None
+    format: Annotated[str, Option("--format", metavar="FORMAT", help=f"{_WORDS}. By extension, or else lines.")] = ""
+    no_repairs: Annotated[bool, _NoRepairs] = False
+    no_shortlist: Annotated[bool, _NoShortlist] = False
+    settings: Annotated[list[str], _Decode] = field(default_factory=list)
+    teacher: Annotated[Path | None, Option(help="Of a one-step model: teacher that judges its candidates.")] = None
+    lengths: Annotated[int, Option(min=1, help="With --teacher: candidates of different length.")] = 9
+    device: Device = "auto"
+    compute_type: ComputeTypeName = "default"
+    threads: Annotated[int, Option(min=0, help="Processor cores used; 0 = all.")] = 0
+    max_memory: Annotated[Any, Option(parser=parse_bytes, metavar="SIZE", help=_Bound)] = None
+    workers: Workers = None
+    cluster: Cluster = None
+    per_worker: PerWorkerText = None
+    shard: ShardText = None
+    shard_size: Annotated[int, Option(min=1, help="Of a shared run: lines a shard; a kill loses at most one.")] = 2048
+
+    def __post_init__(self) -> None:
+        """Refuse what cannot be meant, before anything is loaded."""
+        self.format, self.jsonl = choose_format(self.format, self.files, self.jsonl)
+        by_line = self.show or self.trace or self.force or self.jsonl or self.at_once
+        if self.format != LINES and (by_line or self.min_confidence is not None):
+            without = "--show, --trace, --force, --jsonl, --line-buffered and --min-confidence"
+            raise UserError(f"--format {self.format} goes without {without}")
+        if self.show not in (None, "segments"):
+            raise UserError(f"--show {self.show}: there is only --show segments")
+        if self.jsonl and (self.show or self.trace or self.force):
+            raise UserError("--jsonl goes without --show, --trace and --force; --trace FILE writes JSON of its own")
+        if self.glossary and self.force:
+            raise UserError("--glossary goes without --force, which names a place in one division into segments")
+        if self.at_once and self.force:
+            raise UserError("--line-buffered goes without --force, which looks at all lines together")
+        for setting in self.settings:
+            if not setting.startswith("decode."):
+                raise UserError(f"--set {setting}: only settings of decode can change, e.g. decode.begin_at=word")
+        if self.exact and (self.quality not in (None, "exact") or self.best_of):
+            raise UserError("--exact goes without --best-of and another --quality")
+        if self.is_shared:
+            self._check_shared()
+
+    @property
+    def together(self) -> int:
+        """How many sentences are translated together."""
+        return 1 if self.at_once else self.batch_size
+
+    @property
+    def is_shared(self) -> bool:
+        """Say whether the work goes to several workers, or is a share of several commands."""
+        return bool(self.workers or self.cluster or self.shard)
+
+    def _check_shared(self) -> None:
+        """Refuse what several workers cannot do."""
+        steers = self.force or self.teacher or self.max_memory or self.quality or self.best_of
+        steers = steers or self.no_repairs or self.no_shortlist or self.settings
+        shows = self.show or self.trace or self.at_once or self.format != LINES or self.min_confidence is not None
+        if steers or self.glossary or shows or self.exact or isinstance(self.segments, tuple):
+            raise UserError(
+                "--workers, --cluster and --shard write lines to a folder, and take no options that show or steer"
+            )
+
+    def at_terminal(self) -> "TranslateOptions":
+        """Answer each line at once where somebody types them, with a word on how that goes."""
+        if self.files or not sys.stdin.isatty():
+            return self
+        together = self.format != LINES or bool(self.force)  # translated when all is there
+        hint = "Type text; Ctrl-D ends it and translates" if together else "Type a line and press Enter; Ctrl-D ends"
+        print(hint, file=sys.stderr, flush=True)
+        return self if together else replace(self, at_once=True)
+
+
+@dataclass(frozen=True)
+class SweepOptions:
+    """What a user asks of `sweep`; what the file says too gives way to it."""
+
+    file: Annotated[Path, Argument(help="YAML file: a config and what varies over it (docs/evaluation.md).")]
+    out: Annotated[Path, Option(help="Folder of all runs and the report; interrupted, it is continued.")]
+    corpus: Annotated[Path | None, Option(help="Folder to train on.")] = None
+    init_from: Annotated[Path | None, Option(help="Teacher whose encoder and embeddings all runs start from.")] = None
+    init_decoder: InitDecoder = False
+    at: Annotated[str | None, Option(help="Model that Rep and Mis are relative to.")] = None
+    tests: Annotated[list[str], _Tests] = field(default_factory=list)
+    systems: Annotated[list[str], _Systems] = field(default_factory=list)
+    jobs: Annotated[int, Option(min=1, help="Trainings at the same time, on one GPU too.")] = 1
+    latency: Latency = 0
+    batch_size: BatchSize = 32
+    preset: Preset = None
+    settings: Set = None
+    form: Form = TableFormat.MARKDOWN
+    device: Device = "auto"
+
+
+@dataclass(frozen=True)
+class FitOptions:
+    """What a user asks of `fit`."""
+
+    src: Annotated[Path, Option(help="Source text, one sentence a line (.gz, .xz too).")]
+    tgt: Annotated[Path, Option(help="Target text, aligned line by line.")]
+    out: Annotated[Path, Option(help="Folder for everything; an interrupted one is continued.")]
+    valid_src: Annotated[Path | None, Option(help="Validation source.")] = None
+    valid_tgt: Annotated[Path | None, Option(help="Validation target.")] = None
+    test_src: Annotated[Path | None, Option(help="Test source, for the report.")] = None
+    test_tgt: Annotated[Path | None, Option(help="Test target, for the report.")] = None
+    segments: Annotated[int | None, Option(min=1, help="K of the student; 10 where nothing says otherwise.")] = None
+    config: ConfigFile = None
+    preset: Preset = None
+    settings: Set = None
+    teacher_set: Annotated[list[str] | None, Option(help="section.key=value for the teacher alone.")] = None
+    encoder_only: Annotated[bool | None, Option("--encoder-only/--init-decoder", help=_Parts)] = None
+    device: Device = "auto"
+    force: Force = False
+    dry_run: Annotated[bool, Option("--dry-run", help="Print the plan, refuse what could not work, and stop.")] = False
+
+
+@dataclass(frozen=True)
+class BenchOptions:
+    """What a user asks of `bench`."""
+
+    out: Annotated[Path, Option(help="Folder of table, JSON and plots.")]
+    systems: Annotated[list[str], Option("--system", help=_Timed)] = field(default_factory=list)
+    src: Annotated[Path | None, Option(help="Sentences to translate.")] = None
+    ref: Annotated[Path | None, Option(help="Their translations: adds BLEU.")] = None
+    untrained: Annotated[str | None, Option(help="Instead: untrained models, a preset or d_model=512,...")] = None
+    vocab: Annotated[int, Option(min=16, help="With --untrained: size of the vocabulary.")] = 32_000
+    length: Annotated[int, Option(min=1, help="With --untrained: tokens of every sentence.")] = 25
+    segments: Annotated[list[int] | None, Option(min=2, help="With --untrained: K; 10 without any.")] = None
+    batch: Annotated[list[int] | None, Option(min=1, help="Batch size; 1, 8, 32, 64 without any.")] = None
+    threads: Annotated[list[int] | None, Option(min=1, help="Threads; 1 and all without any.")] = None
+    rounds: Annotated[int, Option(min=1, help="Rounds in which the systems take turns.")] = 5
+    sentences: Annotated[int | None, Option(min=1, help="Sentences a round; 64, untrained 16.")] = None
+    to: Annotated[str | None, Option(help="Language, where the built-in model is timed.")] = None
+    no_repairs: NoRepairs = False
+    form: Form = TableFormat.MARKDOWN
+    device: Annotated[str, Option(help="cpu or cuda.")] = "cpu"
+    force: Force = False
+
+    def __post_init__(self) -> None:
+        if self.device not in ("cpu", "cuda"):
+            raise UserError(f"--device {self.device}: cpu or cuda")
