@@ -109,7 +109,7 @@ class CausalSession:
     def _run_encoder(self) -> None:
         self._model.encode(self._arena.device["src"], self._source_positions, self._memory)
 
-    def _run_pass(self, n_seen: int) -> None:
+    def _run_pass(self, n_seen: int, _special: bool) -> None:
         """Note the likeliest token of each row, its log-probability, and that of its label."""
         tensors = self._arena.device
         hidden = self._model.step(tensors["tokens"].view(-1), self._rows, n_seen, self._memory)
