@@ -187,6 +187,7 @@ def _refusing(futures: "list[asyncio.Future[Outcome]]") -> Iterator[None]:
 async def _all_done(futures: "list[asyncio.Future[Outcome]]", request: Request, timeout: float) -> None:
     left: asyncio.Future[Any] = asyncio.ensure_future(_client_leaves(request))
     everything: asyncio.Future[Any] = asyncio.gather(*futures)  # or the first that fails
+    everything.add_done_callback(lambda done: done.cancelled() or done.exception())  # else asyncio logs it
     try:
         await asyncio.wait([left, everything], timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
         if everything.done():
