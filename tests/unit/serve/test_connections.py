@@ -1,5 +1,6 @@
 """Connections of real sockets: who has closed a side of theirs, who does not read, and what is waited for."""
 
+import gc
 import json
 import socket
 import struct
@@ -107,7 +108,9 @@ def test_half_a_request_is_no_request(connect: Connect) -> None:
 
 @pytest.mark.parametrize("version", ["1.0", "1.1"])
 @pytest.mark.parametrize("abruptly", [False, True])
-def test_nothing_is_done_for_who_has_gone(service: TestClient, connect: Connect, version: str, abruptly: bool) -> None:
+def test_nothing_is_done_for_who_has_gone(
+    service: TestClient, connect: Connect, caplog: pytest.LogCaptureFixture, version: str, abruptly: bool
+) -> None:
     translator, batcher = service.translator, service.service.batcher  # type: ignore[attr-defined]
     translator.gate.clear()
     with connect() as first, connect() as client:
@@ -123,6 +126,9 @@ def test_nothing_is_done_for_who_has_gone(service: TestClient, connect: Connect,
         assert first.recv(15) == b"HTTP/1.1 200 OK"
     until(lambda: batcher.waiting == 0)
     assert translator.batches == [["two dogs"]]
+    time.sleep(0.1)
+    gc.collect()
+    assert not [record for record in caplog.records if record.exc_info]
 
 
 def test_who_leaves_after_closing_the_sending_side_has_gone_too(service: TestClient, connect: Connect) -> None:

@@ -182,6 +182,7 @@ async def translate_all(
 async def _all_done(futures: "list[asyncio.Future[Outcome]]", request: Request, timeout: float) -> None:
     left: asyncio.Future[Any] = asyncio.ensure_future(_client_leaves(request))
     everything: asyncio.Future[Any] = asyncio.gather(*futures)  # or the first that fails
+    everything.add_done_callback(lambda done: done.cancelled() or done.exception())  # else asyncio logs it
     try:
         await asyncio.wait([left, everything], timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
         if everything.done():
