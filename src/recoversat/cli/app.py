@@ -18,7 +18,7 @@ app = typer.Typer(
 )
 
 ConfigFile = Annotated[Path | None, typer.Option("--config", help="YAML file of settings.")]
-Preset = Annotated[str | None, typer.Option(help="Start from: iwslt16, wmt14, wmt16, small, deep-shallow.")]
+Preset = Annotated[str | None, typer.Option(help="Start from: iwslt16, wmt14, wmt16, small, tiny, deep-shallow.")]
 Set = Annotated[list[str] | None, typer.Option("--set", help="section.key=value; wins over --config.")]
 Device = Annotated[str, typer.Option(help="cpu, cuda or auto.")]
 Model = Annotated[Path | None, typer.Option(help="Model folder or training run; a built-in one by default.")]
