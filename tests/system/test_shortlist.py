@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from recoversat import Translator
-from recoversat.engines.onnx.shortlist import LISTED_STEP, ROWS, TABLE
+from recoversat.engines.onnx.shortlist import CHOOSE, LISTED_STEP, ROWS, TABLE, Lists
 from recoversat.export.folder import export_folder
 from recoversat.files.model_folder import read_config
 from recoversat.measuring.specs import parse_system
@@ -35,8 +35,28 @@ def listed(model: Path, tmp_path: Path, text: Path, recoversat: Run) -> Path:
     return tmp_path / "listed"
 
 
-def test_lists_are_used_and_switched_off(listed: Path, text: Path, recoversat: Run) -> None:
+def set_in(model: Path, **decode: bool) -> None:
+    settings = json.loads((model / "config.json").read_text())
+    settings["decode"] |= decode
+    (model / "config.json").write_text(json.dumps(settings))
+
+
+@pytest.mark.parametrize("segments", ["1", "3"])
+def test_a_verified_list_changes_nothing(
+    listed: Path, text: Path, recoversat: Run, segments: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    options = [text, "--model", listed, "--segments", segments, "--batch-size", 1]
+    short, whole = (recoversat("translate", *options, *more).stdout for more in ([], ["--no-shortlist"]))
+    assert short == whole
+    verified, seen = Lists.verified, []
+    monkeypatch.setattr(Lists, "verified", lambda *given: seen.append(verified(*given)) or seen[-1])
+    Translator(listed).translate([text.read_text().splitlines()[0]])
+    assert len(seen) == 1  # a sentence by itself is written from its list
+
+
+def test_lists_alone_are_used_and_switched_off(listed: Path, text: Path, recoversat: Run) -> None:
     lines = text.read_text().splitlines()
+    set_in(listed, verify_shortlist=False)
     translator = Translator(listed)
     options = ["--model", listed, "--segments", 1]
     short = [one.text for one in translator.translate(lines, segments=1)]
@@ -54,11 +74,10 @@ def test_a_model_can_be_set_to_do_without(listed: Path, text: Path) -> None:
     translator = Translator(listed)
     translator.set_decoding(shortlist=False)
     whole = [one.text for one in translator.translate(lines, segments=1)]
-    settings = json.loads((listed / "config.json").read_text())
-    settings["decode"]["shortlist"] = False
-    (listed / "config.json").write_text(json.dumps(settings))
+    set_in(listed, shortlist=False)
     assert [one.text for one in Translator(listed).translate(lines, segments=1)] == whole
     assert parse_system(f"plain={listed}:shortlist=false").decode == {"shortlist": "false"}
+    assert parse_system(f"quick={listed}:verify_shortlist=false").decode == {"verify_shortlist": "false"}
 
 
 def test_what_was_there_stays_and_what_is_new_is_noted(model: Path, listed: Path, tmp_path: Path) -> None:
@@ -69,7 +88,7 @@ def test_what_was_there_stays_and_what_is_new_is_noted(model: Path, listed: Path
         assert files == notes["precisions"][precision]["files"]
         for path in (tmp_path / "plain" / "onnx" / precision).iterdir():
             assert (listed / "onnx" / precision / path.name).read_bytes() == path.read_bytes()
-        assert {LISTED_STEP, ROWS} <= set(files)
+        assert {LISTED_STEP, ROWS, CHOOSE} <= set(files)
     assert notes["shortlist"]["bytes"] == (listed / "onnx" / TABLE).stat().st_size
     assert read_config(listed) == read_config(tmp_path / "plain")
 

@@ -58,6 +58,7 @@ class BatchDecoder:
         options = Options(
             self.settings.extra_steps, self.settings.length_penalty, forced, request.top_tokens,
             request.scores or request.top_tokens > 0, shortlist=self.settings.shortlist,
+            verified=self.settings.verify_shortlist,
         )  # fmt: skip
         if request.beam > 1:
             return self._search(sources, n_segments, request.beam, options)

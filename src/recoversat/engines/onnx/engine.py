@@ -6,6 +6,7 @@ B sentences, S source, K segments, L decoder layers, H heads, E = D / H, D model
 import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
@@ -70,7 +71,7 @@ class OnnxEngine(StepEngine):
         self._bias[[*NEVER_EMITTED, *range(config.vocab_size or size, size)]] = -np.inf
         self._single_bias = self._bias.copy()
         self._single_bias[DEL] = -np.inf  # one segment has nothing to delete
-        self._positions, self._buffers = Positions(config.d_model), Buffers(config.n_heads)
+        self._positions, self._buffers = Positions(config.d_model), Buffers(config.n_heads, config.d_model)
         self._takes_masks = takes_masks(self._step)
 
     @property
@@ -86,11 +87,16 @@ class OnnxEngine(StepEngine):
         counts = set(n_segments.tolist())
         single, widest = 1 in counts, max(counts)
         assert not single or widest == 1
-        memory, lengths = self._encode(sources)
+        vocabulary = self._vocabulary(sources, single, options)
+        return self._stepper(*self._encode(sources), widest, vocabulary)
+
+    def _stepper(
+        self, memory: Floats, lengths: NDArray[np.int32], widest: int, vocabulary: Vocabulary,
+        hidden: list[Floats] | None = None,
+    ) -> OnnxStepper:  # fmt: skip
         length = memory.shape[3]
         room = length + length // 5 + widest  # what is longer is rare, and makes the cache grow
-        vocabulary = self._vocabulary(sources, single, options)
-        return OnnxStepper(self._step, memory, lengths, self._positions, vocabulary, room, self._buffers)
+        return OnnxStepper(self._step, memory, lengths, self._positions, vocabulary, room, self._buffers, hidden)
 
     def encode(self, sources: Sources) -> Sources:
         """Remember keys and values; where memory is bounded, sources are encoded whenever they are needed."""
@@ -107,9 +113,33 @@ class OnnxEngine(StepEngine):
         decode, n_segments = super().decode, np.asarray(n_segments)
 
         def part(places: list[int]) -> list[Decoded]:
-            return decode([sources[i] for i in places], n_segments[places], options.of(places))
+            some, counts, own = [sources[i] for i in places], n_segments[places], options.of(places)
+            drafted = self._drafted(some, counts, own) if len(places) == 1 else None
+            return drafted or decode(some, counts, own)
 
         return self._in_parts(part, self._parts(sources, n_segments))
+
+    def _drafted(self, sources: Sources, n_segments: Ints, options: Options) -> list[Decoded] | None:
+        """Write one sentence from its list, and verify it; None where that is not to be done, or would not pay.
+
+        A sentence alone waits for the weights that its steps read, and most are the vocabulary's. Several together wait
+        for their products, of which this makes more.
+        """
+        if not (self._lists and options.shortlist and options.verified) or options.forced or options.top_tokens:
+            return None
+        (k,) = n_segments.tolist()
+        bias = self._bias_for(k == 1)
+        if not (listed := self._lists.cut(sources, bias)):
+            return None
+        memory, lengths = self._encode(sources)
+        hidden: list[Floats] = []
+        stepper = self._stepper(memory, lengths, k, listed, hidden)
+        [draft] = self._written(stepper, sources, n_segments, replace(options, scores=False))
+        verified = self._lists.verified(draft, np.concatenate(hidden), bias, options.scores)
+        if verified or options.lives is not None:  # what a model writes that has learnt nothing is in no list
+            return [verified or draft]
+        whole = self._stepper(memory, lengths, k, self._whole(k == 1))
+        return self._written(whole, sources, n_segments, options)
 
     def search(self, sources: Sources, beam: int, options: Options = Options()) -> list[NBest]:
         search, ones = super().search, np.ones(len(sources), dtype=np.int64)
@@ -191,7 +221,7 @@ class OnnxEngine(StepEngine):
     def _vocabulary(self, sources: Sources, single: bool, options: Options) -> Vocabulary:
         """Return what sentences are written with: their lists, where the model has some and they may be used."""
         listed = None
-        if self._lists and options.shortlist:
+        if self._lists and options.shortlist and not options.verified:
             listed = self._lists.cut(sources, self._bias_for(single), options.forced)
         return listed or self._whole(single)
 

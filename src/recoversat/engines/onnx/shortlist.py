@@ -3,6 +3,8 @@
 B sentences, L places of a list, N rows of a step, D model, V vocabulary, P padded vocabulary, T directions.
 A table made from pairs of text (`export/shortlist.py`) says which pieces those are. The part of the output matrix that
 belongs to them is cut out once for a batch. A sentence chooses from its own list, whatever its neighbours need.
+
+What one sentence wrote from its list is verified: the rows of all its steps meet the whole vocabulary in one product.
 """
 
 from collections.abc import Callable, Sequence
@@ -13,13 +15,14 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from recoversat.decoding.segmentwise import Forced
+from recoversat.decoding.segmentwise import Decoded, Forced
 from recoversat.decoding.stepping import FREE, Bools, Floats, Ints
 from recoversat.errors import UserError
 from recoversat.vocab import NEVER_EMITTED, PAD
 
 TABLE = "shortlist.npz"  # below onnx/, for every precision
-LISTED_STEP, ROWS = "step_listed.onnx", "rows.onnx"  # beside step.onnx (see export/onnx_shortlist.py)
+# beside step.onnx (see export/onnx_shortlist.py)
+LISTED_STEP, ROWS, CHOOSE = "step_listed.onnx", "rows.onnx", "choose.onnx"
 _BLOCK = 128  # the graph finds the best token block by block
 _SHARE = 2  # whose list is longer than one part in so many of the vocabulary may choose from all of it
 
@@ -127,10 +130,10 @@ class Listed:
 
 
 class Lists:
-    """A table, and the graph that cuts rows out of the output matrix."""
+    """A table, the graph that cuts rows out of the output matrix, and the one that chooses from all of it."""
 
-    def __init__(self, table: Shortlist, rows: Any) -> None:
-        self._table, self._rows = table, rows
+    def __init__(self, table: Shortlist, rows: Any, choose: Any) -> None:
+        self._table, self._rows, self._choose = table, rows, choose
         shapes = {value.name: value.shape for value in rows.get_outputs()}
         self._quantised = "scale" in shapes
         d_model = shapes["weight"][0 if self._quantised else 1]
@@ -159,13 +162,37 @@ class Lists:
         weight, *scale = self._rows.run(None, {"ids": np.pad(pieces, (0, size - len(pieces)), constant_values=PAD)})
         return Listed(self._named(weight, *scale) | {"bias": bias}, pieces, biases)
 
+    def verified(self, written: Decoded, hidden: Floats, bias: Floats, scores: bool) -> Decoded | None:
+        """Return what was written, with the scores of the whole vocabulary; None where that has a better piece.
+
+        `hidden` (R, D) are the rows of the last layer, step by step, as they were made.
+        """
+        rows = [(step, segment) for segment, ids in enumerate(written.segments) for step in range(len(ids))]
+        rows.sort()
+        chosen, log_probs = self._choose.run(
+            ["chosen", "log_probs"],
+            {
+                "hidden": hidden,
+                "bias": bias,
+                "wanted": np.full((len(rows), 1), FREE),
+                "scored": np.array([scores]),
+                "n_best": np.zeros(1, dtype=np.int64),
+            },
+        )
+        if chosen[:, 0].tolist() != [written.segments[segment][step] for step, segment in rows]:
+            return None
+        if scores:
+            for (_, segment), value in zip(rows, log_probs[:, 0].tolist(), strict=True):
+                written.log_probs[segment].append(value)
+        return written
+
     def _named(self, weight: NDArray[Any], scale: Floats | None = None) -> Inputs:
         return {"list_weight": weight} | ({"list_scale": scale} if self._quantised and scale is not None else {})
 
 
 def open_lists(folder: Path, vocab_size: int, session: Callable[[Path], Any]) -> Lists | None:
-    """Open the lists of an exported model, where it has some; both graphs belong to them."""
+    """Open the lists of an exported model, where it has some; three graphs belong to them."""
     table = folder.parent / TABLE
-    if not all(path.is_file() for path in (table, folder / ROWS, folder / LISTED_STEP)):
+    if not all(path.is_file() for path in (table, folder / ROWS, folder / CHOOSE, folder / LISTED_STEP)):
         return None
-    return Lists(Shortlist.load(table, vocab_size), session(folder / ROWS))
+    return Lists(Shortlist.load(table, vocab_size), session(folder / ROWS), session(folder / CHOOSE))
