@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from recoversat import Translator
-from recoversat.engines.onnx.shortlist import CHOOSE, LISTED_STEP, ROWS, TABLE, Lists
+from recoversat.engines.onnx import engine
+from recoversat.engines.onnx.shortlist import GRAPHS, LISTED_STEP, TABLE, Lists
 from recoversat.export.folder import export_folder
 from recoversat.files.model_folder import read_config
 from recoversat.measuring.specs import parse_system
@@ -41,17 +42,24 @@ def set_in(model: Path, **decode: bool) -> None:
     (model / "config.json").write_text(json.dumps(settings))
 
 
-@pytest.mark.parametrize("segments", ["1", "3"])
+@pytest.mark.parametrize("segments", [1, 3])
 def test_a_verified_list_changes_nothing(
-    listed: Path, text: Path, recoversat: Run, segments: str, monkeypatch: pytest.MonkeyPatch
+    listed: Path, text: Path, recoversat: Run, segments: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(engine, "_LARGE", 0)  # a model as small as this one would not write from lists
+    verified, held = Lists.verified, []
+    monkeypatch.setattr(Lists, "verified", lambda *given: held.append(verified(*given)) or held[-1])
     options = [text, "--model", listed, "--segments", segments, "--batch-size", 1]
     short, whole = (recoversat("translate", *options, *more).stdout for more in ([], ["--no-shortlist"]))
     assert short == whole
-    verified, seen = Lists.verified, []
-    monkeypatch.setattr(Lists, "verified", lambda *given: seen.append(verified(*given)) or seen[-1])
-    Translator(listed).translate([text.read_text().splitlines()[0]])
-    assert len(seen) == 1  # a sentence by itself is written from its list
+    translator, lines = Translator(listed), text.read_text().splitlines()
+    verified_ones = translator.translate(lines, segments=segments, batch_size=1)
+    assert len(held) == len(lines)
+    translator.set_decoding(shortlist=False)
+    whole_ones = translator.translate(lines, segments=segments, batch_size=1)
+    assert [one.text for one in verified_ones] == [one.text for one in whole_ones] == whole.splitlines()
+    # exported without a corpus, rows of a product share a scale, and a product of all rows has another one
+    assert [one.score for one in verified_ones] == pytest.approx([one.score for one in whole_ones], abs=0.02)
 
 
 def test_lists_alone_are_used_and_switched_off(listed: Path, text: Path, recoversat: Run) -> None:
@@ -88,7 +96,7 @@ def test_what_was_there_stays_and_what_is_new_is_noted(model: Path, listed: Path
         assert files == notes["precisions"][precision]["files"]
         for path in (tmp_path / "plain" / "onnx" / precision).iterdir():
             assert (listed / "onnx" / precision / path.name).read_bytes() == path.read_bytes()
-        assert {LISTED_STEP, ROWS, CHOOSE} <= set(files)
+        assert set(GRAPHS) <= set(files)
     assert notes["shortlist"]["bytes"] == (listed / "onnx" / TABLE).stat().st_size
     assert read_config(listed) == read_config(tmp_path / "plain")
 

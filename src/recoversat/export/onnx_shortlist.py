@@ -2,7 +2,7 @@
 
     step_listed.onnx  the step graph; where `listed` is true its output matrix is an input. Puts `hidden` out as well
     rows.onnx         cuts it: ids (L,) -> rows of the embedding as the step wants them
-    choose.onnx       the end of the step graph: `hidden`, rows of the last layer (N, D) -> the best of the whole vocabulary
+    choose.onnx       the end of the step graph: `hidden`, rows of the last layer (N, D) -> the best of all pieces
 
 All are made of step.onnx alone and point at the same weights.bin, so that any exported model can get them, and those
 who know nothing of lists find step.onnx as it was. L pieces of a list, N rows, D model, P padded vocabulary.
@@ -17,8 +17,9 @@ from typing import Any
 import onnx
 from onnx import TensorProto, helper
 
-from recoversat.engines.onnx.shortlist import CHOOSE, LISTED_STEP, ROWS
+from recoversat.engines.onnx.shortlist import CHOOSE, LISTED_SENTENCE, LISTED_STEP, ROWS
 from recoversat.errors import UserError
+from recoversat.export.onnx_sentence import sentence_graph
 from recoversat.export.onnx_weights import MICROSOFT
 from recoversat.files.storage import atomic_file
 
@@ -28,7 +29,7 @@ _GIVEN = ("bias", "wanted", "scored", "n_best")  # inputs of the end of the step
 
 
 def add_listed_graphs(folder: Path) -> None:
-    """Write the three graphs beside step.onnx."""
+    """Write the graphs of lists beside step.onnx."""
     step = onnx.load_model(folder / "step.onnx", load_external_data=False)
     tensors = {tensor.name: tensor for tensor in step.graph.initializer}
     if _EMBEDDING not in tensors:
@@ -41,6 +42,8 @@ def add_listed_graphs(folder: Path) -> None:
     for name, model in ((LISTED_STEP, step), (ROWS, rows), (CHOOSE, choose)):
         with atomic_file(folder / name) as scratch:
             scratch.write_bytes(model.SerializeToString())
+    with atomic_file(folder / LISTED_SENTENCE) as scratch:
+        scratch.write_bytes(sentence_graph(folder, LISTED_STEP))
 
 
 def _rows_model(step: Any, tensors: dict[str, Any]) -> Any:

@@ -18,7 +18,7 @@ from recoversat.data.lexicon import learn_lexicon
 from recoversat.data.prepare import TextPairs
 from recoversat.engines.engine import Options
 from recoversat.engines.loading import EXPORT, ONNX
-from recoversat.engines.onnx.shortlist import CHOOSE, LISTED_STEP, ROWS, TABLE, Shortlist
+from recoversat.engines.onnx.shortlist import GRAPHS, TABLE, Shortlist
 from recoversat.errors import UserError
 from recoversat.export.onnx_shortlist import add_listed_graphs
 from recoversat.files.model_folder import read_config, resolve_model
@@ -170,6 +170,6 @@ def _note(folder: Path, precisions: list[Path], report: ShortlistReport | None =
     notes = read_json(folder / EXPORT, "exported model")
     for precision in precisions:
         noted = notes["precisions"][precision.name]
-        noted["files"] |= {name: (precision / name).stat().st_size for name in (LISTED_STEP, ROWS, CHOOSE)}
+        noted["files"] |= {name: (precision / name).stat().st_size for name in GRAPHS}
         noted["bytes"] = sum(noted["files"].values())
     write_json(folder / EXPORT, notes | ({"shortlist": asdict(report)} if report else {}))

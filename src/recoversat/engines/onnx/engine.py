@@ -6,7 +6,6 @@ B sentences, S source, K segments, L decoder layers, H heads, E = D / H, D model
 import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
@@ -23,17 +22,19 @@ from recoversat.decoding.stepping import Floats, Ints
 from recoversat.decoding.stopping import between_steps, in_threads
 from recoversat.engines.engine import Options, Sources, StepEngine
 from recoversat.engines.onnx.scoring import score_rows, takes_masks
-from recoversat.engines.onnx.shortlist import LISTED_STEP, Vocabulary, Whole, open_lists
+from recoversat.engines.onnx.sentence import SENTENCE, SentenceGraph
+from recoversat.engines.onnx.shortlist import LISTED_SENTENCE, LISTED_STEP, Vocabulary, Whole, open_lists
 from recoversat.engines.onnx.stepper import Buffers, OnnxStepper, Positions
 from recoversat.engines.onnx.verifying import OnnxVerifier
 from recoversat.engines.pairs import Pair, check_pairs, equal_rows, pair_batches, scored, side_by_side
 from recoversat.errors import UserError
-from recoversat.vocab import DEL, NEVER_EMITTED
+from recoversat.vocab import DEL, EOS, NEVER_EMITTED
 
 # How much goes through a graph at once: less is slower, more gains nothing and needs memory.
 _ROWS = 160
 _SOURCE_TOKENS = 512
 _FLOAT = 4  # bytes
+_LARGE = 5_000_000  # weights of the output matrix from which on it pays to write from a list and verify
 _BLOCK = 128  # the graph's vocabulary is padded to whole blocks (see onnx_weights, which needs onnx)
 _Result = TypeVar("_Result")
 
@@ -71,8 +72,13 @@ class OnnxEngine(StepEngine):
         self._bias[[*NEVER_EMITTED, *range(config.vocab_size or size, size)]] = -np.inf
         self._single_bias = self._bias.copy()
         self._single_bias[DEL] = -np.inf  # one segment has nothing to delete
-        self._positions, self._buffers = Positions(config.d_model), Buffers(config.n_heads, config.d_model)
+        self._positions, self._buffers = Positions(config.d_model), Buffers(config.n_heads)
         self._takes_masks = takes_masks(self._step)
+        self._sentence = None
+        whole = folder / (LISTED_SENTENCE if self._lists else SENTENCE)
+        if whole.is_file() and max_memory is None and not exact:
+            self._sentence = SentenceGraph(session(whole), self._positions)
+        self._pays = size * config.d_model >= _LARGE
 
     @property
     def max_segments(self) -> int:
@@ -87,16 +93,11 @@ class OnnxEngine(StepEngine):
         counts = set(n_segments.tolist())
         single, widest = 1 in counts, max(counts)
         assert not single or widest == 1
-        vocabulary = self._vocabulary(sources, single, options)
-        return self._stepper(*self._encode(sources), widest, vocabulary)
-
-    def _stepper(
-        self, memory: Floats, lengths: NDArray[np.int32], widest: int, vocabulary: Vocabulary,
-        hidden: list[Floats] | None = None,
-    ) -> OnnxStepper:  # fmt: skip
+        memory, lengths = self._encode(sources)
         length = memory.shape[3]
         room = length + length // 5 + widest  # what is longer is rare, and makes the cache grow
-        return OnnxStepper(self._step, memory, lengths, self._positions, vocabulary, room, self._buffers, hidden)
+        vocabulary = self._vocabulary(sources, single, options)
+        return OnnxStepper(self._step, memory, lengths, self._positions, vocabulary, room, self._buffers)
 
     def encode(self, sources: Sources) -> Sources:
         """Remember keys and values; where memory is bounded, sources are encoded whenever they are needed."""
@@ -114,32 +115,28 @@ class OnnxEngine(StepEngine):
 
         def part(places: list[int]) -> list[Decoded]:
             some, counts, own = [sources[i] for i in places], n_segments[places], options.of(places)
-            drafted = self._drafted(some, counts, own) if len(places) == 1 else None
-            return drafted or decode(some, counts, own)
+            alone = self._sentence and len(places) == 1 and not (own.forced or own.top_tokens)
+            if alone and not isinstance(some[0], EncodedIds):
+                return [self._write_alone(some[0], int(counts[0]), own)]
+            return decode(some, counts, own)
 
         return self._in_parts(part, self._parts(sources, n_segments))
 
-    def _drafted(self, sources: Sources, n_segments: Ints, options: Options) -> list[Decoded] | None:
-        """Write one sentence from its list, and verify it; None where that is not to be done, or would not pay.
-
-        A sentence alone waits for the weights that its steps read, and most are the vocabulary's. Several together wait
-        for their products, of which this makes more.
-        """
-        if not (self._lists and options.shortlist and options.verified) or options.forced or options.top_tokens:
-            return None
-        (k,) = n_segments.tolist()
-        bias = self._bias_for(k == 1)
-        if not (listed := self._lists.cut(sources, bias)):
-            return None
-        memory, lengths = self._encode(sources)
-        hidden: list[Floats] = []
-        stepper = self._stepper(memory, lengths, k, listed, hidden)
-        [draft] = self._written(stepper, sources, n_segments, replace(options, scores=False))
-        verified = self._lists.verified(draft, np.concatenate(hidden), bias, options.scores)
-        if verified or options.lives is not None:  # what a model writes that has learnt nothing is in no list
-            return [verified or draft]
-        whole = self._stepper(memory, lengths, k, self._whole(k == 1))
-        return self._written(whole, sources, n_segments, options)
+    def _write_alone(self, source: Sequence[int], k: int, options: Options) -> Decoded:
+        """Write one sentence in one run: from its list, where it has one, and again where that lacked a piece."""
+        assert self._sentence
+        (most,) = options.most_steps([source], np.array([k])).tolist()
+        steps, bias = np.full(k, most) if options.lives is None else options.lives, self._bias_for(k == 1)
+        lists = self._lists if options.shortlist and (self._pays or not options.verified) else None
+        listed = lists.cut([source], bias) if lists else None
+        if lists and listed and options.verified:
+            draft, hidden = self._sentence.write(source, steps, listed, scores=False, hidden=True)
+            verified = lists.verified(draft, hidden, bias, options.scores)
+            if verified or options.lives is not None:  # what models write that have learnt nothing is in no list
+                return _ended(verified or draft, options)
+            listed = None
+        written, _ = self._sentence.write(source, steps, listed or self._whole(k == 1), options.scores)
+        return _ended(written, options)
 
     def search(self, sources: Sources, beam: int, options: Options = Options()) -> list[NBest]:
         search, ones = super().search, np.ones(len(sources), dtype=np.int64)
@@ -250,6 +247,13 @@ class OnnxEngine(StepEngine):
         positions = self._positions.first(tokens.shape[1])[None]
         [memory] = self._encoder.run(["memory"], {"tokens": tokens, "positions": positions, "lengths": lengths})
         return np.asarray(memory)
+
+
+def _ended(written: Decoded, options: Options) -> Decoded:
+    """Let segments end that had to (see FixedStepper)."""
+    if options.lives is not None:
+        written.segments = [[*segment[:-1], EOS] for segment in written.segments]
+    return written
 
 
 def _split(places: list[int], n: int) -> list[list[int]]:

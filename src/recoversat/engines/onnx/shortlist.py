@@ -22,7 +22,8 @@ from recoversat.vocab import NEVER_EMITTED, PAD
 
 TABLE = "shortlist.npz"  # below onnx/, for every precision
 # beside step.onnx (see export/onnx_shortlist.py)
-LISTED_STEP, ROWS, CHOOSE = "step_listed.onnx", "rows.onnx", "choose.onnx"
+LISTED_STEP, LISTED_SENTENCE, ROWS, CHOOSE = "step_listed.onnx", "sentence_listed.onnx", "rows.onnx", "choose.onnx"
+GRAPHS = (LISTED_STEP, LISTED_SENTENCE, ROWS, CHOOSE)
 _BLOCK = 128  # the graph finds the best token block by block
 _SHARE = 2  # whose list is longer than one part in so many of the vocabulary may choose from all of it
 
@@ -85,6 +86,10 @@ class Vocabulary(Protocol):
     def inputs(self) -> Inputs:
         """Return the inputs that are the same in every step."""
 
+    @property
+    def pieces(self) -> Ints:
+        """Return the piece at each place."""
+
     def rows(self, sentences: Ints, counts: Ints) -> Inputs:
         """Return the inputs that depend on whose each row is: sentences[b] has counts[b] of them."""
 
@@ -101,6 +106,10 @@ class Whole:
 
     inputs: Inputs
 
+    @property
+    def pieces(self) -> Ints:
+        return np.arange(len(self.inputs["bias"]))
+
     def rows(self, sentences: Ints, counts: Ints) -> Inputs:
         return {}
 
@@ -116,17 +125,17 @@ class Listed:
 
     def __init__(self, inputs: Inputs, pieces: Ints, bias: Floats) -> None:
         """Take the pieces in ascending order (L,) and what is added to their logits in each sentence (B, L)."""
-        self._pieces, self._bias = pieces, bias
+        self.pieces, self._bias = pieces, bias
         self.inputs = inputs | {"listed": np.ones(1, dtype=np.bool_), "list_bias": bias[:1]}
 
     def rows(self, sentences: Ints, counts: Ints) -> Inputs:
         return {"list_bias": self._bias[np.repeat(sentences, counts)]} if len(self._bias) > 1 else {}
 
     def ids(self, places: Ints) -> Ints:
-        return self._pieces[places]
+        return self.pieces[places]
 
     def places(self, ids: Ints) -> Ints:
-        return np.where(ids == FREE, FREE, np.searchsorted(self._pieces, ids))
+        return np.where(ids == FREE, FREE, np.searchsorted(self.pieces, ids))
 
 
 class Lists:
@@ -167,32 +176,40 @@ class Lists:
 
         `hidden` (R, D) are the rows of the last layer, step by step, as they were made.
         """
-        rows = [(step, segment) for segment, ids in enumerate(written.segments) for step in range(len(ids))]
-        rows.sort()
         chosen, log_probs = self._choose.run(
             ["chosen", "log_probs"],
             {
                 "hidden": hidden,
                 "bias": bias,
-                "wanted": np.full((len(rows), 1), FREE),
+                "wanted": np.full((len(hidden), 1), FREE),
                 "scored": np.array([scores]),
                 "n_best": np.zeros(1, dtype=np.int64),
             },
         )
-        if chosen[:, 0].tolist() != [written.segments[segment][step] for step, segment in rows]:
+        if chosen[:, 0].tolist() != [written.segments[segment][step] for step, segment in _rows(written)]:
             return None
         if scores:
-            for (_, segment), value in zip(rows, log_probs[:, 0].tolist(), strict=True):
-                written.log_probs[segment].append(value)
+            note_scores(written, log_probs[:, 0])
         return written
 
     def _named(self, weight: NDArray[Any], scale: Floats | None = None) -> Inputs:
         return {"list_weight": weight} | ({"list_scale": scale} if self._quantised and scale is not None else {})
 
 
+def note_scores(written: Decoded, log_probs: Floats) -> None:
+    """Give each token its log-probability; they come step by step (R,)."""
+    for (_, segment), value in zip(_rows(written), log_probs.tolist(), strict=True):
+        written.log_probs[segment].append(value)
+
+
+def _rows(written: Decoded) -> list[tuple[int, int]]:
+    """Return (step, segment) of all rows, in the order in which they were made."""
+    return sorted((step, segment) for segment, ids in enumerate(written.segments) for step in range(len(ids)))
+
+
 def open_lists(folder: Path, vocab_size: int, session: Callable[[Path], Any]) -> Lists | None:
-    """Open the lists of an exported model, where it has some; three graphs belong to them."""
+    """Open the lists of an exported model, where it has some; several graphs belong to them."""
     table = folder.parent / TABLE
-    if not all(path.is_file() for path in (table, folder / ROWS, folder / CHOOSE, folder / LISTED_STEP)):
+    if not table.is_file() or not all((folder / name).is_file() for name in GRAPHS):
         return None
     return Lists(Shortlist.load(table, vocab_size), session(folder / ROWS), session(folder / CHOOSE))

@@ -25,13 +25,9 @@ class OnnxStepper:
     def __init__(
         self, session: Any, memory: Floats, memory_lengths: NDArray[np.int32],
         positions: "Positions", vocabulary: Vocabulary, room: int, buffers: "Buffers",
-        hidden: list[Floats] | None = None,
     ) -> None:  # fmt: skip
-        """Take the source's keys and values (2L, B, H, S, E); `room` is how many rows most sentences need.
-
-        What the last layer makes of the rows of each step (N, D) is added to `hidden`, where it is wanted.
-        """
-        self._binding, self._hidden = Binding(session), hidden
+        """Take the source's keys and values (2L, B, H, S, E); `room` is how many rows most sentences need."""
+        self._binding = Binding(session)
         self._position: Floats = np.empty((1, 1, positions.d_model), dtype=np.float32)
         self._n_best: Ints = np.zeros(1, dtype=np.int64)
         self._scored: Bools = np.zeros(1, dtype=np.bool_)
@@ -65,8 +61,6 @@ class OnnxStepper:
             np.maximum(self._filled, 1, out=self._lengths, casting="same_kind")
             self._position[:] = self._positions.at(self._steps)
             self._binding.run()
-            if self._hidden is not None:
-                self._hidden.append(rows.buffer.hidden.copy())
         self._steps += 1
         return rows.choice(self._vocabulary)
 
@@ -92,8 +86,6 @@ class OnnxStepper:
     def _bind_buffer(self, buffer: "_Buffer", n_best: int | None) -> None:
         scored = n_best is not None
         self._binding.values(buffer.inputs, buffer.outputs if scored or self._scored[0] else buffer.chosen_only)
-        if self._hidden is not None:
-            self._binding.values({}, buffer.hidden_only)
         self._n_best[0], self._scored[0] = n_best or 0, scored
 
     def _make_room(self, needed: int) -> None:
@@ -173,7 +165,7 @@ class _Rows:
 class _Buffer:
     """The small arrays that go in and out of a step of one shape, and the same as ONNX Runtime sees them."""
 
-    def __init__(self, batch: int, width: int, n_rows: int, n_best: int | None, heads: int, d_model: int) -> None:
+    def __init__(self, batch: int, width: int, n_rows: int, n_best: int | None, heads: int) -> None:
         self.owner: _Rows | None = None  # who has written into it last
         self.is_forced = False  # whether some tokens are wanted
         self.tokens: Ints = np.full((batch, width), PAD)
@@ -195,8 +187,6 @@ class _Buffer:
         inputs = {"tokens": self.tokens, "segments": self.segments, "places": places, "rows": self.rows}
         self.inputs = _values(inputs | {"wanted": self.wanted})
         self.chosen_only = _values({"chosen": self.chosen})
-        self.hidden: Floats = np.empty((n_rows, d_model), dtype=np.float32)
-        self.hidden_only = _values({"hidden": self.hidden})
         scored = _values({"log_probs": self.log_probs, "best_log_probs": self.best_log_probs})
         self.outputs = self.chosen_only | scored | _values({"best_tokens": self.best_tokens})
 
@@ -206,8 +196,8 @@ class Buffers(local):
 
     _MOST = 64
 
-    def __init__(self, heads: int, d_model: int) -> None:
-        self._heads, self._d_model = heads, d_model
+    def __init__(self, heads: int) -> None:
+        self._heads = heads
         self._buffers: dict[tuple[int, int, int, int | None], _Buffer] = {}
 
     def of(self, batch: int, width: int, n_rows: int, n_best: int | None) -> _Buffer:
@@ -217,7 +207,7 @@ class Buffers(local):
         if buffer is None:
             if len(self._buffers) == self._MOST:
                 self._buffers.clear()
-            buffer = self._buffers[shape] = _Buffer(*shape, self._heads, self._d_model)
+            buffer = self._buffers[shape] = _Buffer(*shape, self._heads)
         return buffer
 
 

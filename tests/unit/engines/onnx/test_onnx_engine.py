@@ -112,7 +112,7 @@ def test_batches_of_one_thread_share_buffers_and_do_not_disturb_each_other(folde
 
 
 def test_a_thread_keeps_few_buffers() -> None:
-    buffers = Buffers(heads=2, d_model=8)
+    buffers = Buffers(heads=2)
     first = buffers.of(1, 3, 3, None)
     assert buffers.of(1, 3, 3, None) is first
     for n_rows in range(1, 200):

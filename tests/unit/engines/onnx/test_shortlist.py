@@ -165,6 +165,7 @@ def test_verified_lists_change_nothing(
 
     verified = Lists.verified
     monkeypatch.setattr(Lists, "verified", noted)
+    monkeypatch.setattr(engine, "_pays", True)
     for source in SOURCES:
         [whole] = decode(plain, [source], k, scores=scores)
         for common in (COMMON, [EOS, DEL, *written(whole)]):  # too few, and enough
@@ -190,10 +191,20 @@ def test_verified_lists_leave_batches_beams_and_forced_words_to_the_whole_vocabu
     assert exact.segments == decode(plain, SOURCES[:1], 1)[0].segments
 
 
-def test_models_that_have_learnt_nothing_are_timed_as_if_lists_held_their_words(engine: OnnxEngine) -> None:
+@pytest.mark.parametrize("pays", [True, False])
+def test_models_that_have_learnt_nothing_are_timed_as_if_lists_held_their_words(
+    engine: OnnxEngine, pays: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(engine, "_pays", pays)
     lives = np.array([3, 2])
     [one] = engine.decode(SOURCES[:1], np.array([2]), Options(lives=lives))
     assert list(map(len, one.segments)) == lives.tolist()
+    assert [segment[-1] for segment in one.segments] == [EOS, EOS]
+
+
+def test_small_matrices_are_not_worth_verifying(engine: OnnxEngine, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Lists, "cut", None)  # nobody asks for a list
+    assert decode(engine, SOURCES[:1], 4, verified=True)
 
 
 def test_scores_are_those_of_the_whole_vocabulary(engine: OnnxEngine, plain: OnnxEngine) -> None:
