@@ -77,9 +77,13 @@ def _sentence(encoder: Any, step: Any) -> Any:
     outputs = [_info("all_chosen", _INT64, ["T", 1, "K"])]
     outputs += [_info(f"all_{name}", _FLOAT, shape) for name, shape in rows.items()]
     graph = helper.make_graph(nodes, "sentence", inputs, outputs, list(tensors.values()))
-    return helper.make_model(
+    model = helper.make_model(
         graph, opset_imports=list(step.opset_import), ir_version=step.ir_version, producer_name=step.producer_name
     )
+    heads = given["places"].type.tensor_type.shape.dim[2].dim_value
+    sizes = {"decoder_layers": len(caches) // 2, "d_model": d_model, "n_heads": heads}
+    helper.set_model_props(model, {name: str(size) for name, size in sizes.items()})
+    return model
 
 
 def _encoder_nodes(encoder: Any, names: Sequence[str]) -> Iterator[Any]:

@@ -9,6 +9,7 @@ What one sentence wrote from its list is verified: the rows of all its steps mee
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cache, partial
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -141,8 +142,8 @@ class Listed:
 class Lists:
     """A table, the graph that cuts rows out of the output matrix, and the one that chooses from all of it."""
 
-    def __init__(self, table: Shortlist, rows: Any, choose: Any) -> None:
-        self._table, self._rows, self._choose = table, rows, choose
+    def __init__(self, table: Shortlist, rows: Any, choose: Callable[[], Any]) -> None:
+        self._table, self._rows, self._choose = table, rows, cache(choose)
         shapes = {value.name: value.shape for value in rows.get_outputs()}
         self._quantised = "scale" in shapes
         d_model = shapes["weight"][0 if self._quantised else 1]
@@ -176,7 +177,7 @@ class Lists:
 
         `hidden` (R, D) are the rows of the last layer, step by step, as they were made.
         """
-        chosen, log_probs = self._choose.run(
+        chosen, log_probs = self._choose().run(
             ["chosen", "log_probs"],
             {
                 "hidden": hidden,
@@ -212,4 +213,4 @@ def open_lists(folder: Path, vocab_size: int, session: Callable[[Path], Any]) ->
     table = folder.parent / TABLE
     if not table.is_file() or not all((folder / name).is_file() for name in GRAPHS):
         return None
-    return Lists(Shortlist.load(table, vocab_size), session(folder / ROWS), session(folder / CHOOSE))
+    return Lists(Shortlist.load(table, vocab_size), session(folder / ROWS), partial(session, folder / CHOOSE))

@@ -10,7 +10,7 @@ import torch
 from recoversat.config import ModelConfig
 from recoversat.decoding.segmentwise import Decoded
 from recoversat.engines.engine import Options
-from recoversat.engines.onnx import engine as onnx_engine
+from recoversat.engines.onnx import graphs
 from recoversat.engines.onnx.engine import OnnxEngine
 from recoversat.engines.onnx.shortlist import LISTED_STEP, TABLE, Lists, Shortlist
 from recoversat.errors import UserError
@@ -274,7 +274,7 @@ def test_a_damaged_table_or_one_of_another_model_is_refused(tmp_path: Path) -> N
 
 
 def test_processors_that_overflow_have_no_lists(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(onnx_engine, "saturates", lambda folder: True)
+    monkeypatch.setattr(graphs, "saturates", lambda folder: True)
     assert OnnxEngine(folder, CONFIG)._lists is None
 
 
