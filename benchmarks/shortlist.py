@@ -62,7 +62,7 @@ def trained(args: argparse.Namespace) -> None:
     if not lists:
         raise SystemExit(f"{args.model} has no shortlist")
     sources, references = (list(islice(lines_of(path), args.sentences)) for path in (args.src, args.tgt))
-    sizes = lists._table.members(translators["list"]._encode(sources)).sum(axis=1)
+    sizes = lists._table.members(translators["list"].encode(sources)).sum(axis=1)
     print(f"{len(sources):,} sentences, lists of {sizes.mean():.0f} pieces (largest {sizes.max():,})")
     for k in args.segments:
         wanted = int(k) if k.isdecimal() else "auto"
@@ -88,7 +88,12 @@ def trained(args: argparse.Namespace) -> None:
 
 def untrained(args: argparse.Namespace) -> None:
     """Time engines whose weights are random."""
-    engines = {shape: engine_of(shape, args.vocabulary, args.list) for shape in args.untrained}
+    with tempfile.TemporaryDirectory() as folder:
+        time_untrained(args, {one: engine_of(Path(folder), one, args.vocabulary, args.list) for one in args.untrained})
+
+
+def time_untrained(args: argparse.Namespace, engines: dict[str, OnnxEngine]) -> None:
+    """Print a line for each K, shape and way."""
     source = np.random.default_rng(1).integers(5, args.vocabulary, 25).tolist()
     for batch in args.batches:
         for k in map(int, args.segments):
@@ -103,7 +108,7 @@ def untrained(args: argparse.Namespace) -> None:
                 print(f"batch {batch:2} K = {k:2} {name} {clock:7.2f} ms, {processor:7.2f} of the processor")
 
 
-def engine_of(shape: str, vocabulary: int, size: int) -> OnnxEngine:
+def engine_of(folder: Path, shape: str, vocabulary: int, size: int) -> OnnxEngine:
     """Export a model of a shape such as 6+2:256/1536, whose lists have so many pieces."""
     encoder, decoder, d_model, d_hidden = (int(number) for number in re.split("[+:/]", shape))
     config = ModelConfig(
@@ -112,12 +117,11 @@ def engine_of(shape: str, vocabulary: int, size: int) -> OnnxEngine:
     )  # fmt: skip
     common = np.zeros((1, vocabulary), dtype=np.bool_)
     common[0, [EOS, DEL, *np.random.default_rng(1).integers(5, vocabulary, size)]] = True
-    with tempfile.TemporaryDirectory() as folder:
-        weights = random_weights(config)
-        [exported] = export_model(weights, config, Path(folder), ("int8",), made_up_ranges(weights))
-        add_listed_graphs(exported)
-        Shortlist(np.full((vocabulary, 1), EOS), np.empty(0, dtype=np.int64), common).save(Path(folder) / TABLE)
-        return OnnxEngine(exported, config)
+    weights, out = random_weights(config), folder / shape.replace("/", "-")
+    [exported] = export_model(weights, config, out, ("int8",), made_up_ranges(weights))
+    add_listed_graphs(exported)
+    Shortlist(np.full((vocabulary, 1), EOS), np.empty(0, dtype=np.int64), common).save(out / TABLE)
+    return OnnxEngine(exported, config)
 
 
 def main() -> None:

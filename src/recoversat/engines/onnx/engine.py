@@ -226,9 +226,13 @@ class OnnxEngine(StepEngine):
         if batch <= at_once:
             return self._run_encoder(tokens, lengths), lengths
         heads, size = self._config.n_heads, self._config.d_model // self._config.n_heads
-        memory: Floats = np.empty((2 * self._config.decoder_layers, batch, heads, length, size), dtype=np.float32)
-        for part in (slice(start, start + at_once) for start in range(0, batch, at_once)):
-            memory[:, part] = self._run_encoder(tokens[part], lengths[part])
+        memory: Floats = np.zeros((2 * self._config.decoder_layers, batch, heads, length, size), dtype=np.float32)
+        start = 0
+        while start < batch:  # sources come longest first: shorter ones need not be as long as the first
+            own = int(lengths[start:].max())
+            part = slice(start, start + max(1, _SOURCE_TOKENS // max(1, own)))
+            memory[:, part, :, :own] = self._run_encoder(tokens[part, :own], lengths[part])
+            start = part.stop
         return memory, lengths
 
     def _run_encoder(self, tokens: Ints, lengths: NDArray[np.int32]) -> Floats:

@@ -24,9 +24,20 @@ class Graphs:
     def __init__(self, folder: Path, config: ModelConfig, arena: bool) -> None:
         self._folder, self._config, self._arena = folder, config, arena
         self._exact = saturates(folder)
-        self._open = partial(_session, exact=self._exact, arena=arena)
+        self._session = partial(_session, exact=self._exact, arena=arena)
+        self._written = self._weights_written()
         # without VNNI only constant weights of a graph itself are kept from overflowing: no lists, no loops
         self.lists = None if self._exact else open_lists(folder, config.vocab_size or 0, self._open)
+
+    def _weights_written(self) -> tuple[int, int]:
+        weights = (self._folder / "weights.bin").stat()
+        return weights.st_ino, weights.st_mtime_ns
+
+    def _open(self, path: Path) -> Any:
+        """Open a graph, unless others than those that are open have taken its place."""
+        if path.is_file() and self._weights_written() != self._written:
+            raise UserError(f"{self._folder}: the model was replaced while it was in use; load it again")
+        return self._session(path)
 
     @cached_property
     def encoder(self) -> Any:

@@ -317,6 +317,17 @@ def test_graphs_are_opened_when_they_are_needed(folder: Path, monkeypatch: pytes
     assert opened[2:] == ["encoder.onnx", "step.onnx"]
 
 
+def test_a_model_that_was_replaced_is_not_mixed_with_what_is_open(folder: Path, tmp_path: Path) -> None:
+    copied = tmp_path / folder.name
+    shutil.copytree(folder, copied)
+    engine = OnnxEngine(copied, CONFIG)
+    (tmp_path / "new").write_bytes((copied / "weights.bin").read_bytes())
+    (tmp_path / "new").replace(copied / "weights.bin")
+    assert engine.decode([[7, 8]], np.array([2]), Options(limits=np.array([3])))
+    with pytest.raises(UserError, match="replaced while it was in use; load it again"):
+        engine.decode([[7, 8], [9]], np.array([2, 2]), Options(limits=np.array([3, 3])))
+
+
 def test_a_sentence_graph_of_another_model_is_refused(folder: Path) -> None:
     other = CONFIG.model_copy(update={"n_heads": 8})
     with pytest.raises(UserError, match=r"n_heads is 4, config\.json says 8"):
