@@ -159,7 +159,7 @@ def _sizes(shape: Shape, grown: int | str) -> Shape:
     return [grown if isinstance(size, str) else size for size in shape]
 
 
-def _node(op: str, inputs: Sequence[str], output: str, **attributes: int) -> Any:
+def _node(op: str, inputs: Sequence[str], output: str, **attributes: Any) -> Any:
     return helper.make_node(op, inputs, [output], **attributes)
 
 

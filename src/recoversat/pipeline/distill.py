@@ -175,8 +175,9 @@ def _translate_shard(job: Distillation, engine: Engine, corpus: Corpus, number: 
 def _translate(job: Distillation, engine: Engine, sources: Sequence[_Ids], done: Any) -> list[_Ids]:
     """Translate sources in batches of like length; what did not end within its limit comes back empty."""
     settings = read_config(resolve_model(job.teacher))[0].decode
-    lists = {"shortlist": settings.shortlist, "verified": settings.verify_shortlist}
-    options = Options(settings.extra_steps, settings.length_penalty, **lists)
+    options = Options(
+        settings.extra_steps, settings.length_penalty, shortlist=settings.shortlist, verified=settings.verify_shortlist
+    )
     targets: list[_Ids] = [[] for _ in sources]
     for batch in _batches(sources, job.batch_tokens):
         found = engine.search([sources[i] for i in batch], job.beam, options)

@@ -26,8 +26,8 @@ class SentenceGraph:
 
     def write(
         self, source: Sequence[int], steps: Ints, vocabulary: Vocabulary, scores: bool, hidden: bool = False
-    ) -> tuple[Decoded, Floats | None]:
-        """Write segment k in at most steps[k] steps; return also the rows of the last layer (R, D), if wanted."""
+    ) -> tuple[Decoded, Floats]:
+        """Write segment k in at most steps[k] steps; return also rows of the last layer (R, D), none if not wanted."""
         shape = (1, len(steps))
         inputs = {
             "tokens": np.array([source], dtype=np.int64),
@@ -50,4 +50,4 @@ class SentenceGraph:
         decoded = Decoded(segments, [[] for _ in segments], len(chosen))
         if scores:
             note_scores(decoded, rest.pop(0))
-        return decoded, rest[0] if hidden else None
+        return decoded, rest[0] if hidden else np.empty((0, 0), dtype=np.float32)
