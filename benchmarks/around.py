@@ -2,7 +2,8 @@
 
     taskset -c 0 python benchmarks/around.py --segments 1 5 10 auto
 
-For each K, in milliseconds a sentence: all of it; runs of the encoder's and of the step's graph; the engine's own
+For each K, in milliseconds a sentence: all of it; runs of the graph of whole sentences, or, with --steps and in models
+that have no such graph, of the encoder's (with a list: what cuts and verifies too) and of the step's; the engine's own
 Python between runs ("loop"); everything outside the engine ("around": text to ids, K, repairs, ids to text). Then how
 many Python and C functions a sentence calls, and how many runs it takes. What happens between two switches from one of
 these to another is timed by itself, its fastest round counts, since other work on the machine only adds, and the sums
@@ -37,31 +38,32 @@ SENTENCES = [
     "The file could not be opened because another program is using it.",
     "He has never told anybody what really happened on that night in the mountains.",
 ]
-PARTS = ("encoder", "steps", "loop", "around")
+PARTS = ("sentence", "encoder", "steps", "loop", "around")
 
 
 class Clock:
     """Knows which part of the program is at work, and for how long at a time."""
 
-    def __init__(self) -> None:
+    def __init__(self, now: Callable[[], float]) -> None:
+        self._now = now
         self.parts: list[str] = []
         self.seconds: list[float] = []
         self._part, self._since = "", 0.0
 
     def switch(self, part: str) -> str:
         """Say who is at work from now on; return who was."""
-        before, now = self._part, time.perf_counter()
+        before, now = self._part, self._now()
         self.parts.append(before)
         self.seconds.append(now - self._since)
         self._part, self._since = part, now
         return before
 
-    def watched(self, part: Callable[[Any], str], work: Callable[..., Any]) -> Callable[..., Any]:
+    def watched(self, part: Callable[..., str], work: Callable[..., Any]) -> Callable[..., Any]:
         """Switch before and after some work of an object, whoever calls it."""
 
         @wraps(work)
         def run(owner: Any, *args: Any) -> Any:
-            before = self.switch(part(owner))
+            before = self.switch(part(*args))
             result = work(owner, *args)
             self.switch(before)
             return result
@@ -100,21 +102,26 @@ def main() -> None:
     parser.add_argument("--text", type=Path, help="sentences, a line each; without it eight of its own")
     parser.add_argument("--segments", nargs="+", default=["1", "5", "10", "auto"])
     parser.add_argument("--rounds", type=int, default=20)
+    parser.add_argument("--steps", action="store_true", help="a run for each step, not for each sentence")
+    parser.add_argument("--processor", action="store_true", help="time of the processor, where others use it too")
     parser.add_argument("--scores", action="store_true", help="log-probabilities as well")
     parser.add_argument("--profile", type=int, default=0, help="print so many functions, those that take longest")
     args = parser.parse_args()
     texts = args.text.read_text(encoding="utf-8").splitlines() if args.text else SENTENCES
     translator = Translator(args.model, intra_threads=1)
+    if args.steps:
+        translator.engine._sentence = None
     cases = [
         (k, partial(translator.translate, [text], segments=int(k) if k.isdecimal() else k, scores=args.scores))
         for k in args.segments
         for text in texts
     ]
     calls = [calls_of(work) for _, work in cases if work()]  # counted in the second run: the first one fills buffers
-    clock, session = Clock(), onnxruntime.InferenceSession
-    session.run = clock.watched(lambda owner: "encoder", session.run)
-    session.run_with_iobinding = clock.watched(lambda owner: "steps", session.run_with_iobinding)
-    OnnxEngine.decode = clock.watched(lambda owner: "loop", OnnxEngine.decode)  # type: ignore[method-assign]
+    clock = Clock(time.process_time if args.processor else time.perf_counter)
+    session = onnxruntime.InferenceSession
+    session.run = clock.watched(lambda names, *_: "sentence" if "all_chosen" in names else "encoder", session.run)
+    session.run_with_iobinding = clock.watched(lambda *_: "steps", session.run_with_iobinding)
+    OnnxEngine.decode = clock.watched(lambda *_: "loop", OnnxEngine.decode)  # type: ignore[method-assign]
     rounds = [[clock.time(work) for _, work in cases] for _ in range(args.rounds)]
     for k in args.segments:
         mine = [number for number, (own, _) in enumerate(cases) if own == k]

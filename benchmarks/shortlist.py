@@ -1,15 +1,17 @@
 """What a shortlist changes and what it saves, in one run; one core, sentence by sentence, with and without in turn.
 
     taskset -c 1 python benchmarks/shortlist.py MODEL --src test.en --tgt test.de --to de --segments auto 10 1
-    taskset -c 1 python benchmarks/shortlist.py --untrained --d-model 256 --d-hidden 1536 --decoder-layers 2 --list 1000
+    taskset -c 1 python benchmarks/shortlist.py --untrained 6+2:256/1536 8+1:320/1280 --vocabulary 14000 --list 1000
 
-Prints the share of equal translations, the mean size of a list, BLEU with and without, and milliseconds a sentence: the
-fastest of several rounds of each sentence, as other work only adds. Beside it stands the time of the processor, which
-other work changes less. An untrained model has a table that leads to lists of a given size and writes a fixed number
-of tokens (source of 25, as benchmarks/onnx_step.py).
+Ways: "verified" over the whole vocabulary, the "list" alone, and "without". Prints the share of translations equal to
+those without, the mean size of a list, BLEU, and milliseconds a sentence: the fastest of several rounds of each
+sentence, as other work only adds. Beside it stands the time of the processor, which other work changes less. Untrained
+models (layers of encoder and decoder, d_model and d_hidden; several are timed in turn) have a table that leads to lists
+of a given size and write a fixed number of tokens (source of 25, as benchmarks/onnx_step.py; by its length K is 5).
 """
 
 import argparse
+import re
 import tempfile
 import time
 from collections.abc import Callable
@@ -31,7 +33,12 @@ from recoversat.measuring.speed.untrained import made_up_ranges, random_weights
 from recoversat.translator import Translator
 from recoversat.vocab import DEL, EOS
 
-WAYS = {"with": True, "without": False}
+WAYS: dict[str, dict[str, bool]] = {
+    "verified": {"shortlist": True, "verified": True},
+    "list": {"shortlist": True, "verified": False},
+    "without": {"shortlist": False, "verified": True},
+}
+LIVES = {1: np.array([25]), 5: np.array([7, 5, 6, 6, 6]), 10: np.array([5, 3, 4, 4, 4, 3, 3, 3, 3, 3])}
 
 
 def fastest(cases: dict[str, Callable[[], object]], rounds: int) -> dict[str, tuple[float, float]]:
@@ -49,23 +56,24 @@ def fastest(cases: dict[str, Callable[[], object]], rounds: int) -> dict[str, tu
 def trained(args: argparse.Namespace) -> None:
     """Compare translations of a test set."""
     translators = {name: Translator(args.model, target=args.to, intra_threads=1) for name in WAYS}
-    for name, shortlist in WAYS.items():
-        translators[name].set_decoding(shortlist=shortlist)
-    lists = translators["with"].engine._lists
+    for name, way in WAYS.items():
+        translators[name].set_decoding(shortlist=way["shortlist"], verify_shortlist=way["verified"])
+    lists = translators["list"].engine._lists
     if not lists:
         raise SystemExit(f"{args.model} has no shortlist")
     sources, references = (list(islice(lines_of(path), args.sentences)) for path in (args.src, args.tgt))
-    sizes = lists._table.members(translators["with"]._encode(sources)).sum(axis=1)
+    sizes = lists._table.members(translators["list"].encode(sources)).sum(axis=1)
     print(f"{len(sources):,} sentences, lists of {sizes.mean():.0f} pieces (largest {sizes.max():,})")
     for k in args.segments:
         wanted = int(k) if k.isdecimal() else "auto"
-        texts = {
-            name: [one.text for one in each.translate(sources, segments=wanted, scores=False)]
+        texts = {  # a list is verified for a sentence alone
+            name: [one.text for one in each.translate(sources, segments=wanted, scores=False, batch_size=1)]
             for name, each in translators.items()
         }
-        same = sum(one == other for one, other in zip(*texts.values(), strict=True))
-        bleu = [corpus_bleu(written, references).value for written in texts.values()]
-        print(f"K = {k}: {100 * same / len(sources):.2f} % the same, BLEU {bleu[0]:.2f} with, {bleu[1]:.2f} without")
+        for name, written in texts.items():
+            same = sum(one == other for one, other in zip(written, texts["without"], strict=True))
+            bleu = corpus_bleu(written, references).value
+            print(f"K = {k} {name:8} {100 * same / len(sources):.2f} % the same as without, BLEU {bleu:.2f}")
         each_ms: dict[str, list[tuple[float, float]]] = {name: [] for name in WAYS}
         for text in sources[:: max(1, len(sources) // args.timed)]:
             cases: dict[str, Callable[[], object]] = {
@@ -79,30 +87,41 @@ def trained(args: argparse.Namespace) -> None:
 
 
 def untrained(args: argparse.Namespace) -> None:
-    """Time an engine whose weights are random."""
-    config = ModelConfig(
-        d_model=args.d_model, d_hidden=args.d_hidden, n_heads=8, encoder_layers=6,
-        decoder_layers=args.decoder_layers, vocab_size=args.vocabulary,
-    )  # fmt: skip
-    rng, v = np.random.default_rng(1), args.vocabulary
-    source = rng.integers(5, v, 25).tolist()
-    common = np.zeros((1, v), dtype=np.bool_)
-    common[0, [EOS, DEL, *rng.integers(5, v, args.list)]] = True
+    """Time engines whose weights are random."""
     with tempfile.TemporaryDirectory() as folder:
-        weights = random_weights(config)
-        [exported] = export_model(weights, config, Path(folder), ("int8",), made_up_ranges(weights))
-        add_listed_graphs(exported)
-        Shortlist(np.full((v, 1), EOS), np.empty(0, dtype=np.int64), common).save(Path(folder) / TABLE)
-        engine = OnnxEngine(exported, config)
+        time_untrained(args, {one: engine_of(Path(folder), one, args.vocabulary, args.list) for one in args.untrained})
+
+
+def time_untrained(args: argparse.Namespace, engines: dict[str, OnnxEngine]) -> None:
+    """Print a line for each K, shape and way."""
+    source = np.random.default_rng(1).integers(5, args.vocabulary, 25).tolist()
     for batch in args.batches:
-        for lives in (np.array([25]), np.full(5, 6), np.array([3, 4, 3, 4, 5, 3, 3, 4, 3, 3])):
-            sources, counts = [source] * batch, np.full(batch, len(lives))
+        for k in map(int, args.segments):
             cases: dict[str, Callable[[], object]] = {
-                name: partial(engine.decode, sources, counts, Options(lives=lives, scores=False, shortlist=on))
-                for name, on in WAYS.items()
+                f"{shape:14} {name:8}": partial(
+                    engine.decode, [source] * batch, np.full(batch, k), Options(lives=LIVES[k], scores=False, **way)
+                )
+                for shape, engine in engines.items()
+                for name, way in WAYS.items()
             }
             for name, (clock, processor) in fastest(cases, args.rounds).items():
-                print(f"batch {batch:2} K = {len(lives):2} {name:8} {clock:7.2f} ms, {processor:7.2f} of the processor")
+                print(f"batch {batch:2} K = {k:2} {name} {clock:7.2f} ms, {processor:7.2f} of the processor")
+
+
+def engine_of(folder: Path, shape: str, vocabulary: int, size: int) -> OnnxEngine:
+    """Export a model of a shape such as 6+2:256/1536, whose lists have so many pieces."""
+    encoder, decoder, d_model, d_hidden = (int(number) for number in re.split("[+:/]", shape))
+    config = ModelConfig(
+        d_model=d_model, d_hidden=d_hidden, n_heads=8, encoder_layers=encoder, decoder_layers=decoder,
+        vocab_size=vocabulary,
+    )  # fmt: skip
+    common = np.zeros((1, vocabulary), dtype=np.bool_)
+    common[0, [EOS, DEL, *np.random.default_rng(1).integers(5, vocabulary, size)]] = True
+    weights, out = random_weights(config), folder / shape.replace("/", "-")
+    [exported] = export_model(weights, config, out, ("int8",), made_up_ranges(weights))
+    add_listed_graphs(exported)
+    Shortlist(np.full((vocabulary, 1), EOS), np.empty(0, dtype=np.int64), common).save(out / TABLE)
+    return OnnxEngine(exported, config)
 
 
 def main() -> None:
@@ -112,14 +131,11 @@ def main() -> None:
     parser.add_argument("--src", type=Path)
     parser.add_argument("--tgt", type=Path)
     parser.add_argument("--to")
-    parser.add_argument("--segments", nargs="+", default=["auto"])
+    parser.add_argument("--segments", nargs="+", default=["10"])
     parser.add_argument("--sentences", type=int, default=2000)
     parser.add_argument("--timed", type=int, default=100, help="sentences that are timed")
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--untrained", action="store_true")
-    parser.add_argument("--d-model", type=int, default=512)
-    parser.add_argument("--d-hidden", type=int, default=512)
-    parser.add_argument("--decoder-layers", type=int, default=6)
+    parser.add_argument("--untrained", nargs="+", help="shapes")
     parser.add_argument("--vocabulary", type=int, default=32_000)
     parser.add_argument("--list", type=int, default=1000)
     parser.add_argument("--batches", type=int, nargs="+", default=[1])

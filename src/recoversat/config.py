@@ -255,6 +255,9 @@ class DecodeConfig(_RepairSwitches):
     shortlist: bool = Field(
         True, description="of an exported model that has one: choose among pieces that the source can become"
     )
+    verify_shortlist: bool = Field(
+        True, description="write what the whole vocabulary would; false: faster, some sentences come out otherwise"
+    )
 
     @model_validator(mode="before")
     @classmethod

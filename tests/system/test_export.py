@@ -71,9 +71,9 @@ def assert_same(wanted: list[Translation], got: list[Translation]) -> None:
 
 def test_the_folder_is_a_model_with_its_figures(exported: Exported) -> None:
     files = {str(path.relative_to(exported.out)) for path in exported.out.rglob("*") if path.is_file()}
-    graphs = {f"onnx/{p}/{name}" for p in ("fp32", "int8") for name in ("encoder.onnx", "step.onnx", "weights.bin")}
-    probes = {"onnx/fp32/probe.onnx", "onnx/int8/probe.onnx"}
-    assert files == {"config.json", "vocabulary.txt", "README.md", "export.json"} | graphs | probes
+    names = ("encoder.onnx", "step.onnx", "sentence.onnx", "probe.onnx", "weights.bin")
+    graphs = {f"onnx/{p}/{name}" for p in ("fp32", "int8") for name in names}
+    assert files == {"config.json", "vocabulary.txt", "README.md", "export.json"} | graphs
     notes = json.loads((exported.out / "export.json").read_text())
     assert {"numpy", "onnx", "onnxruntime", "recoversat", "torch"} == set(notes["versions"])
     for precision, noted in notes["precisions"].items():

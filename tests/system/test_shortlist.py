@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from recoversat import Translator
-from recoversat.engines.onnx.shortlist import LISTED_STEP, ROWS, TABLE
+from recoversat.engines.onnx import engine
+from recoversat.engines.onnx.shortlist import GRAPHS, LISTED_STEP, TABLE, Lists
 from recoversat.export.folder import export_folder
 from recoversat.files.model_folder import read_config
 from recoversat.measuring.specs import parse_system
@@ -35,8 +36,35 @@ def listed(model: Path, tmp_path: Path, text: Path, recoversat: Run) -> Path:
     return tmp_path / "listed"
 
 
-def test_lists_are_used_and_switched_off(listed: Path, text: Path, recoversat: Run) -> None:
+def set_in(model: Path, **decode: bool) -> None:
+    settings = json.loads((model / "config.json").read_text())
+    settings["decode"] |= decode
+    (model / "config.json").write_text(json.dumps(settings))
+
+
+@pytest.mark.parametrize("segments", [1, 3])
+def test_a_verified_list_changes_nothing(
+    listed: Path, text: Path, recoversat: Run, segments: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(engine, "_LARGE", 0)  # a model as small as this one would not write from lists
+    verified, held = Lists.verified, []
+    monkeypatch.setattr(Lists, "verified", lambda *given: held.append(verified(*given)) or held[-1])
+    options = [text, "--model", listed, "--segments", segments, "--batch-size", 1]
+    short, whole = (recoversat("translate", *options, *more).stdout for more in ([], ["--no-shortlist"]))
+    assert short == whole
+    translator, lines = Translator(listed), text.read_text().splitlines()
+    verified_ones = translator.translate(lines, segments=segments, batch_size=1)
+    assert len(held) == len(lines)
+    translator.set_decoding(shortlist=False)
+    whole_ones = translator.translate(lines, segments=segments, batch_size=1)
+    assert [one.text for one in verified_ones] == [one.text for one in whole_ones] == whole.splitlines()
+    # exported without a corpus, rows of a product share a scale, and a product of all rows has another one
+    assert [one.score for one in verified_ones] == pytest.approx([one.score for one in whole_ones], abs=0.02)
+
+
+def test_lists_alone_are_used_and_switched_off(listed: Path, text: Path, recoversat: Run) -> None:
     lines = text.read_text().splitlines()
+    set_in(listed, verify_shortlist=False)
     translator = Translator(listed)
     options = ["--model", listed, "--segments", 1]
     short = [one.text for one in translator.translate(lines, segments=1)]
@@ -54,11 +82,10 @@ def test_a_model_can_be_set_to_do_without(listed: Path, text: Path) -> None:
     translator = Translator(listed)
     translator.set_decoding(shortlist=False)
     whole = [one.text for one in translator.translate(lines, segments=1)]
-    settings = json.loads((listed / "config.json").read_text())
-    settings["decode"]["shortlist"] = False
-    (listed / "config.json").write_text(json.dumps(settings))
+    set_in(listed, shortlist=False)
     assert [one.text for one in Translator(listed).translate(lines, segments=1)] == whole
     assert parse_system(f"plain={listed}:shortlist=false").decode == {"shortlist": "false"}
+    assert parse_system(f"quick={listed}:verify_shortlist=false").decode == {"verify_shortlist": "false"}
 
 
 def test_what_was_there_stays_and_what_is_new_is_noted(model: Path, listed: Path, tmp_path: Path) -> None:
@@ -69,7 +96,7 @@ def test_what_was_there_stays_and_what_is_new_is_noted(model: Path, listed: Path
         assert files == notes["precisions"][precision]["files"]
         for path in (tmp_path / "plain" / "onnx" / precision).iterdir():
             assert (listed / "onnx" / precision / path.name).read_bytes() == path.read_bytes()
-        assert {LISTED_STEP, ROWS} <= set(files)
+        assert set(GRAPHS) <= set(files)
     assert notes["shortlist"]["bytes"] == (listed / "onnx" / TABLE).stat().st_size
     assert read_config(listed) == read_config(tmp_path / "plain")
 

@@ -21,7 +21,7 @@ def test_presets_are_the_papers(preset: str, d_model: int, d_hidden: int, layers
     assert (model.dropout, config.train.label_smoothing, config.data.vocab_size) == (0.1, 0.15, 40_000)
     assert (config.train.random_prob, config.train.anneal, config.train.repeat_prob) == (1.0, True, 0.5)
     assert (config.train.clip_norm, config.train.weight_decay) == (None, 0)
-    assert not any(value is True for name, value in config.decode if name != "shortlist")  # nothing is repaired
+    assert not any(value is True for name, value in config.decode if "shortlist" not in name)  # nothing is repaired
     assert config.decode.beam == 4  # the teacher's, when it distils
 
 
@@ -33,6 +33,14 @@ def test_schedules_of_the_presets() -> None:
         assert (warm.schedule, warm.warmup, warm.learning_rate) == ("inverse_sqrt", 4000, None)
     deep = load_config(preset="deep-shallow").model
     assert (deep.encoder_layers, deep.decoder_layers) == (12, 1)
+
+
+def test_tiny_is_small_and_learns_every_k() -> None:
+    config = load_config(preset="tiny")
+    assert (config.model.encoder_layers, config.model.decoder_layers) == (6, 2)
+    assert config.model.d_model % 64 == config.model.d_hidden % 64 == 0  # Marian's int8 products want that
+    assert min(config.train.segment_choices) == 1
+    assert max(config.train.segment_choices) == config.model.max_segments
 
 
 @pytest.mark.parametrize("preset", sorted(PRESETS))
@@ -75,8 +83,8 @@ def test_bad_files_and_overrides_are_named(tmp_path: Path) -> None:
     (tmp_path / "bad.yaml").write_text("train: [1, 2")
     with pytest.raises(UserError, match="not valid YAML"):
         load_config(tmp_path / "bad.yaml")
-    with pytest.raises(UserError, match="preset 'tiny' does not exist"):
-        load_config(preset="tiny")
+    with pytest.raises(UserError, match="preset 'huge' does not exist"):
+        load_config(preset="huge")
     with pytest.raises(UserError, match=r"section\.key=value, e\.g\. (.*)") as error:
         load_config(overrides=["steps=3"])
     assert load_config(overrides=[str(error.value).rpartition(" ")[2]]).model.dropout == 0.3  # the advice is good

@@ -64,6 +64,11 @@ def test_torch_is_not_imported(module: str) -> None:
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
+def test_who_never_awaits_does_not_import_asyncio() -> None:
+    code = "import sys, recoversat.translator; sys.exit('asyncio' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
 def outside_engines() -> list[Path]:
     return [path for path in SRC.rglob("*.py") if path.relative_to(SRC).parts[0] not in ("engines", "decoding")]
 

@@ -85,7 +85,7 @@ def export(
     valid_src: Annotated[Path | None, typer.Option(help="Instead: validation source.")] = None,
     valid_tgt: Annotated[Path | None, typer.Option(help="Instead: validation target.")] = None,
     shortlist: Annotated[
-        bool, typer.Option("--shortlist", help="Make a shortlist from the corpus: faster, nearly the same words.")
+        bool, typer.Option("--shortlist", help="Make a shortlist from the corpus: faster, the same words.")
     ] = False,
     force: Annotated[bool, typer.Option("--force", help="Replace OUT; keep it whatever the checks say.")] = False,
     format_: Annotated[

@@ -32,6 +32,7 @@ class Options:
     scores: bool = True  # without them an engine may leave out log-probabilities
     limits: Ints | None = None  # the most steps of each sentence, where they shall not follow from its length
     shortlist: bool = True  # an engine may leave out pieces that a translation of the source cannot hold
+    verified: bool = True  # but then has to see to it that the same comes out as without
     together: bool = False  # all segments of a sentence may end with the first that does; not all engines do it
     iterations: int = 10  # passes of mask-predict
     lengths: int = 5  # candidates of mask-predict
@@ -109,15 +110,12 @@ class StepEngine(Engine):
         """Encode sources and begin decoding, sentence b with n_segments[b] segments."""
 
     def decode(self, sources: Sources, n_segments: Ints, options: Options = Options()) -> list[Decoded]:
-        stepper, limits = self._start(sources, n_segments, options), options.most_steps(sources, n_segments)
-        return decode_segments(
-            stepper, n_segments, limits, options.forced, options.top_tokens, options.scores, options.together
-        )
+        return self._written(self.start(sources, n_segments, options), sources, n_segments, options)
 
     def search(self, sources: Sources, beam: int, options: Options = Options()) -> list[NBest]:
         ones = np.ones(len(sources), dtype=np.int64)
-        stepper, limits = self._start(sources, ones, options), options.most_steps(sources, ones)
-        return beam_search(stepper, limits, beam, options.length_penalty)
+        stepper = _fixed(self.start(sources, ones, options), options)
+        return beam_search(stepper, options.most_steps(sources, ones), beam, options.length_penalty)
 
     def score(self, pairs: Sequence[Pair], n_segments: int = 1) -> list[Decoded]:
         """Force every token, one step after the other; engines that can run all rows at once override this."""
@@ -131,6 +129,13 @@ class StepEngine(Engine):
         options = Options(forced=forced, limits=limits, shortlist=False)  # what is given may hold any piece
         return self.decode([source for source, _ in pairs], np.full(len(pairs), n_segments), options) if pairs else []
 
-    def _start(self, sources: Sources, n_segments: Ints, options: Options) -> Stepper:
-        stepper = self.start(sources, n_segments, options)
-        return stepper if options.lives is None else FixedStepper(stepper, options.lives)
+    def _written(self, stepper: Stepper, sources: Sources, n_segments: Ints, options: Options) -> list[Decoded]:
+        """Let sentences be written that have been started."""
+        limits, stepper = options.most_steps(sources, n_segments), _fixed(stepper, options)
+        return decode_segments(
+            stepper, n_segments, limits, options.forced, options.top_tokens, options.scores, options.together
+        )
+
+
+def _fixed(stepper: Stepper, options: Options) -> Stepper:
+    return stepper if options.lives is None else FixedStepper(stepper, options.lives)

@@ -1,6 +1,6 @@
 """Write a trained model as ONNX graphs.
 
-    onnx/fp32/encoder.onnx  step.onnx  probe.onnx  weights.bin        onnx/int8/...
+    onnx/fp32/encoder.onnx  step.onnx  sentence.onnx  probe.onnx  weights.bin        onnx/int8/...
 
 Needs numpy and onnx, not torch: weights come as a dictionary of arrays.
 """
@@ -12,7 +12,9 @@ from typing import Literal
 import numpy as np
 
 from recoversat.config import ModelConfig
+from recoversat.engines.onnx.sentence import SENTENCE
 from recoversat.export.onnx_graph import encoder_graph, probe_graph, step_graph
+from recoversat.export.onnx_sentence import sentence_graph
 from recoversat.export.onnx_weights import Fp32, Int8, Precision, Ranges, WeightFile, Weights
 from recoversat.files.storage import atomic_folder
 
@@ -40,5 +42,6 @@ def export_model(
             (scratch / "encoder.onnx").write_bytes(encoder_graph(weights, config, precision, file))
             (scratch / "step.onnx").write_bytes(step_graph(weights, config, precision, file))
             (scratch / "probe.onnx").write_bytes(probe_graph(file))
+            (scratch / SENTENCE).write_bytes(sentence_graph(scratch))
         folders.append(out / name)
     return folders

@@ -1,9 +1,10 @@
 """Give an exported step graph a shortlist: logits of a few pieces instead of the whole vocabulary.
 
-    step_listed.onnx  the step graph; where `listed` is true its output matrix is an input
+    step_listed.onnx  the step graph; where `listed` is true its output matrix is an input. Puts `hidden` out as well
     rows.onnx         cuts it: ids (L,) -> rows of the embedding as the step wants them
+    choose.onnx       the end of the step graph: `hidden`, rows of the last layer (N, D) -> the best of all pieces
 
-Both are made of step.onnx alone and point at the same weights.bin, so that any exported model can get them, and those
+All are made of step.onnx alone and point at the same weights.bin, so that any exported model can get them, and those
 who know nothing of lists find step.onnx as it was. L pieces of a list, N rows, D model, P padded vocabulary.
 A matrix that is an input is packed anew in every step, which costs little (10 rows, D = 512, one core, us): 61 for
 L = 1,024, where a constant of 12,032 columns takes 638. Unsigned weights take 96, fp32 152, rows times matrix the other
@@ -16,26 +17,33 @@ from typing import Any
 import onnx
 from onnx import TensorProto, helper
 
-from recoversat.engines.onnx.shortlist import LISTED_STEP, ROWS
+from recoversat.engines.onnx.shortlist import CHOOSE, LISTED_SENTENCE, LISTED_STEP, ROWS
 from recoversat.errors import UserError
+from recoversat.export.onnx_sentence import sentence_graph
 from recoversat.export.onnx_weights import MICROSOFT
 from recoversat.files.storage import atomic_file
 
 _FLOAT, _INT64 = TensorProto.FLOAT, TensorProto.INT64
-_EMBEDDING, _SCALE = "embedding", "embedding.scale"
+_EMBEDDING, _SCALE, _HIDDEN = "embedding", "embedding.scale", "hidden"
+_GIVEN = ("bias", "wanted", "scored", "n_best")  # inputs of the end of the step graph
 
 
 def add_listed_graphs(folder: Path) -> None:
-    """Write both graphs beside step.onnx."""
+    """Write the graphs of lists beside step.onnx."""
     step = onnx.load_model(folder / "step.onnx", load_external_data=False)
     tensors = {tensor.name: tensor for tensor in step.graph.initializer}
     if _EMBEDDING not in tensors:
         raise UserError(f"{folder}: exported by an older version of recoversat; export the model again")
-    rows = _rows_model(step, tensors)
-    _list_logits(step, [int(size) for size in tensors[_EMBEDDING].dims][1])
-    for name, model in ((LISTED_STEP, step), (ROWS, rows)):
+    d_model = int(tensors[_EMBEDDING].dims[1])
+    last = _name_hidden(step)
+    rows, choose = _rows_model(step, tensors), _choose_model(step, tensors, last, d_model)
+    _list_logits(step, d_model)
+    step.graph.output.append(helper.make_tensor_value_info(_HIDDEN, _FLOAT, ["N", d_model]))
+    for name, model in ((LISTED_STEP, step), (ROWS, rows), (CHOOSE, choose)):
         with atomic_file(folder / name) as scratch:
             scratch.write_bytes(model.SerializeToString())
+    with atomic_file(folder / LISTED_SENTENCE) as scratch:
+        scratch.write_bytes(sentence_graph(folder, LISTED_STEP))
 
 
 def _rows_model(step: Any, tensors: dict[str, Any]) -> Any:
@@ -57,7 +65,33 @@ def _rows_model(step: Any, tensors: dict[str, Any]) -> Any:
             helper.make_tensor_value_info("scale", _FLOAT, ["L"]),
         ]
     kept = [tensors[name] for name in (_EMBEDDING, _SCALE) if name in tensors]
-    graph = helper.make_graph(nodes, "rows", [ids], outputs, kept)
+    return _model_like(step, helper.make_graph(nodes, "rows", [ids], outputs, kept))
+
+
+def _name_hidden(step: Any) -> int:
+    """Give what comes out of the last layer its name, and return the place of the node that makes it."""
+    nodes = list(step.graph.node)
+    last = max(place for place, node in enumerate(nodes) if node.op_type == "LayerNormalization")
+    old = nodes[last].output[0]
+    for node in nodes[last:]:
+        for names in (node.input, node.output):
+            names[:] = [_HIDDEN if name == old else name for name in names]
+    return last
+
+
+def _choose_model(step: Any, tensors: dict[str, Any], last: int, d_model: int) -> Any:
+    """Build hidden (N, D) -> the best of the whole vocabulary, as the step graph chooses it after its last layer."""
+    nodes = list(step.graph.node)[last + 1 :]
+    used = {name for node in nodes for name in node.input}
+    hidden = helper.make_tensor_value_info(_HIDDEN, _FLOAT, ["N", d_model])
+    given = [value for value in step.graph.input if value.name in _GIVEN]
+    made = {name for node in nodes for name in node.output}
+    outputs = [value for value in step.graph.output if value.name in made]
+    kept = [tensor for name, tensor in tensors.items() if name in used]
+    return _model_like(step, helper.make_graph(nodes, "choose", [hidden, *given], outputs, kept))
+
+
+def _model_like(step: Any, graph: Any) -> Any:
     return helper.make_model(
         graph, opset_imports=list(step.opset_import), ir_version=step.ir_version, producer_name=step.producer_name
     )

@@ -18,7 +18,7 @@ from recoversat.data.lexicon import learn_lexicon
 from recoversat.data.prepare import TextPairs
 from recoversat.engines.engine import Options
 from recoversat.engines.loading import EXPORT, ONNX
-from recoversat.engines.onnx.shortlist import LISTED_STEP, ROWS, TABLE, Shortlist
+from recoversat.engines.onnx.shortlist import GRAPHS, TABLE, Shortlist
 from recoversat.errors import UserError
 from recoversat.export.onnx_shortlist import add_listed_graphs
 from recoversat.files.model_folder import read_config, resolve_model
@@ -52,7 +52,7 @@ class ShortlistReport:
     def as_text(self) -> str:
         return (
             f"shortlist: {self.mean_size:.0f} of {self.vocabulary:,} pieces a sentence, from {self.pairs:,} pairs,"
-            f" {self.bytes / 1e6:.1f} MB; {self.same} of {self.sentences} translations the same as without"
+            f" {self.bytes / 1e6:.1f} MB; {self.same} of {self.sentences} translations hold nothing else"
         )
 
 
@@ -152,13 +152,13 @@ def _without(sentences: Sentences, gone: Bools) -> Sentences:
 
 
 def _compared(folder: Path, pairs: ParallelSentences, table: Shortlist) -> ShortlistReport:
-    """Translate some of the sources with and without the list."""
+    """Translate some of the sources from the list alone, and from the whole vocabulary."""
     chosen = np.random.default_rng(2).permutation(len(pairs))[:_SAMPLE]
     sources = [pairs.src[int(i)].tolist() for i in chosen]
     translator = Translator(folder, device="cpu")
     counts = translator.segment_counts(None, [len(source) for source in sources])
     with_list, without = (
-        translator.engine.decode(sources, counts, Options(scores=False, shortlist=shortlist))
+        translator.engine.decode(sources, counts, Options(scores=False, shortlist=shortlist, verified=False))
         for shortlist in (True, False)
     )
     same = sum(one.segments == other.segments for one, other in zip(with_list, without, strict=True))
@@ -174,6 +174,6 @@ def _note(folder: Path, precisions: list[Path], report: ShortlistReport | None =
     notes = read_json(folder / EXPORT, "exported model")
     for precision in precisions:
         noted = notes["precisions"][precision.name]
-        noted["files"] |= {name: (precision / name).stat().st_size for name in (LISTED_STEP, ROWS)}
+        noted["files"] |= {name: (precision / name).stat().st_size for name in GRAPHS}
         noted["bytes"] = sum(noted["files"].values())
     write_json(folder / EXPORT, notes | ({"shortlist": asdict(report)} if report else {}))

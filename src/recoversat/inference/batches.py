@@ -59,6 +59,7 @@ class BatchDecoder:
         options = Options(
             self.settings.extra_steps, self.settings.length_penalty, forced, request.top_tokens,
             request.scores or request.top_tokens > 0, shortlist=self.settings.shortlist,
+            verified=self.settings.verify_shortlist,
             iterations=self.settings.iterations, lengths=self.settings.lengths,
             begins=None if forced else self.begins,  # a caller may force a part of a word
         )  # fmt: skip

@@ -195,7 +195,9 @@ def _writer(job: Distillation, engine: Engine) -> Callable[[list[_Ids]], list[_I
     if job.best_of > 1:
         return BestOfWriter(Translator.of(engine, load_tokenizer(teacher), config), job.best_of)
     settings = config.decode
-    options = Options(settings.extra_steps, settings.length_penalty, shortlist=settings.shortlist)
+    options = Options(
+        settings.extra_steps, settings.length_penalty, shortlist=settings.shortlist, verified=settings.verify_shortlist
+    )
 
     def search(sources: list[_Ids]) -> list[_Ids]:
         found = engine.search(sources, job.beam, options)

@@ -12,7 +12,7 @@ from recoversat.measuring.reports.table import TableFormat
 from recoversat.text.documents import FORMATS, LINES, choose_format
 
 ConfigFile = Annotated[Path | None, Option("--config", help="YAML file of settings.")]
-Preset = Annotated[str | None, Option(help="Start from: iwslt16, wmt14, wmt16, small, deep-shallow.")]
+Preset = Annotated[str | None, Option(help="Start from: iwslt16, wmt14, wmt16, small, tiny, deep-shallow.")]
 Set = Annotated[list[str] | None, Option("--set", help="section.key=value; wins over --config.")]
 Device = Annotated[str, Option(help="cpu, cuda or auto.")]
 ComputeTypeName = Annotated[str, Option(help="int8, float32; on a GPU float16, bfloat16, float32.")]

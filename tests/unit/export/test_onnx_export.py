@@ -28,5 +28,5 @@ def test_an_older_export_is_replaced_whole(tmp_path: Path) -> None:
     (tmp_path / "int8" / "left over").write_text("x")
     export_model(weights_of(CONFIG), CONFIG, tmp_path, ("int8",))
     assert sorted(path.name for path in (tmp_path / "int8").iterdir()) == [
-        "encoder.onnx", "probe.onnx", "step.onnx", "weights.bin"
+        "encoder.onnx", "probe.onnx", "sentence.onnx", "step.onnx", "weights.bin"
     ]  # fmt: skip

@@ -52,6 +52,13 @@ def test_a_config_file_keeps_its_word(pairs: TextPairs, tmp_path: Path) -> None:
     assert job(pairs, "model.max_segments=20", config=file).student.train.segments == 20
 
 
+def test_tiny_is_fitted_for_every_k_and_its_teacher_for_one(pairs: TextPairs) -> None:
+    made = job(pairs, preset="tiny")
+    assert made.student.model == made.teacher.model == load_config(preset="tiny").model
+    assert (made.student.train.segment_choices[-1], made.teacher.train.segments) == (16, 1)
+    assert (made.student.decode.join_overlaps, made.with_decoder) == (True, True)  # no preset of the paper
+
+
 def test_a_preset_gives_k_and_its_rhythm_follows_the_updates(pairs: TextPairs) -> None:
     student = job(pairs, "train.steps=100", preset="small").student
     assert student.train.segments == 5

@@ -6,13 +6,11 @@ B sentences, S source, K segments, L decoder layers, H heads, E = D / H, D model
 import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from functools import partial
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import numpy as np
-import onnxruntime
 from numpy.typing import NDArray
 
 from recoversat.config import ModelConfig
@@ -21,20 +19,22 @@ from recoversat.decoding.segmentwise import Decoded
 from recoversat.decoding.stepping import Floats, Ints
 from recoversat.decoding.stopping import between_steps, in_threads
 from recoversat.engines.engine import Options, Sources, StepEngine
+from recoversat.engines.onnx.graphs import Graphs
 from recoversat.engines.onnx.scoring import score_rows, takes_masks
-from recoversat.engines.onnx.shortlist import LISTED_STEP, Vocabulary, Whole, open_lists
+from recoversat.engines.onnx.sentence import SentenceGraph
+from recoversat.engines.onnx.shortlist import Vocabulary, Whole
 from recoversat.engines.onnx.stepper import Buffers, OnnxStepper, Positions
 from recoversat.engines.onnx.verifying import OnnxVerifier
 from recoversat.engines.pairs import Pair, check_pairs, deleting_rows, equal_rows, pair_batches, scored, side_by_side
 from recoversat.errors import UserError
 from recoversat.segments import Rows
-from recoversat.vocab import DEL, NEVER_EMITTED
+from recoversat.vocab import DEL, EOS, NEVER_EMITTED
 
 # How much goes through a graph at once: less is slower, more gains nothing and needs memory.
 _ROWS = 160
 _SOURCE_TOKENS = 512
 _FLOAT = 4  # bytes
-_BLOCK = 128  # the graph's vocabulary is padded to whole blocks (see onnx_weights, which needs onnx)
+_LARGE = 5_000_000  # weights of the output matrix from which on it pays to write from a list and verify
 _Result = TypeVar("_Result")
 
 
@@ -59,20 +59,17 @@ class OnnxEngine(StepEngine):
     def __init__(self, folder: Path, config: ModelConfig, threads: int = 1, max_memory: int | None = None) -> None:
         self._config, self._max_memory = config, max_memory
         self._precision, self._threads = folder.name, threads
-        exact, arena = saturates(folder), max_memory is None
-        self._encoder = _session(folder / "encoder.onnx", exact, arena)
-        # without VNNI only constant weights are kept from overflowing
-        session = partial(_session, exact=exact, arena=arena)
-        self._lists = None if exact else open_lists(folder, config.vocab_size or 0, session)
-        self._step = _session(folder / (LISTED_STEP if self._lists else "step.onnx"), exact, arena)
+        self._graphs = Graphs(folder, config, arena=max_memory is None)
+        self._lists = self._graphs.lists
         self._pool = ThreadPoolExecutor(threads) if threads > 1 else None
-        size = _vocabulary_places(self._step, config, folder)
+        size = self._graphs.vocabulary_places()
         self._bias: Floats = np.zeros(size, dtype=np.float32)
         self._bias[[*NEVER_EMITTED, *range(config.vocab_size or size, size)]] = -np.inf
         self._single_bias = self._bias.copy()
         self._single_bias[DEL] = -np.inf  # one segment has nothing to delete
         self._positions, self._buffers = Positions(config.d_model), Buffers(config.n_heads)
-        self._takes_masks = takes_masks(self._step)
+        self._sentence = SentenceGraph(found, self._positions) if (found := self._graphs.sentence) else None
+        self._pays = size * config.d_model >= _LARGE
 
     @property
     def max_segments(self) -> int:
@@ -92,7 +89,7 @@ class OnnxEngine(StepEngine):
         room = length + length // 5 + widest  # what is longer is rare, and makes the cache grow
         vocabulary = self._vocabulary(sources, single, options)
         begin = None if options.begins is None or single else vocabulary.only(options.begins)
-        return OnnxStepper(self._step, memory, lengths, self._positions, vocabulary, room, self._buffers, begin)
+        return OnnxStepper(self._graphs.step, memory, lengths, self._positions, vocabulary, room, self._buffers, begin)
 
     def encode(self, sources: Sources) -> Sources:
         """Remember keys and values; where memory is bounded, sources are encoded whenever they are needed."""
@@ -109,9 +106,30 @@ class OnnxEngine(StepEngine):
         decode, n_segments = super().decode, np.asarray(n_segments)
 
         def part(places: list[int]) -> list[Decoded]:
-            return decode([sources[i] for i in places], n_segments[places], options.of(places))
+            some, counts, own = [sources[i] for i in places], n_segments[places], options.of(places)
+            plain = not (own.forced or own.top_tokens) and (own.begins is None or counts[0] == 1)
+            alone = self._sentence and len(places) == 1 and plain
+            if alone and not isinstance(some[0], EncodedIds):
+                return [self._write_alone(some[0], int(counts[0]), own)]
+            return decode(some, counts, own)
 
         return self._in_parts(part, self._parts(sources, n_segments))
+
+    def _write_alone(self, source: Sequence[int], k: int, options: Options) -> Decoded:
+        """Write one sentence in one run: from its list, where it has one, and again where that lacked a piece."""
+        assert self._sentence
+        (most,) = options.most_steps([source], np.array([k])).tolist()
+        steps, bias = np.full(k, most) if options.lives is None else options.lives, self._bias_for(k == 1)
+        lists = self._lists if options.shortlist and (self._pays or not options.verified) else None
+        listed = lists.cut([source], bias) if lists else None
+        if lists and listed and options.verified:
+            draft, hidden = self._sentence.write(source, steps, listed, scores=False, hidden=True)
+            verified = lists.verified(draft, hidden, bias, options.scores)
+            if verified or options.lives is not None:  # what models write that have learnt nothing is in no list
+                return _ended(verified or draft, options)
+            listed = None
+        written, _ = self._sentence.write(source, steps, listed or self._whole(k == 1), options.scores)
+        return _ended(written, options)
 
     def search(self, sources: Sources, beam: int, options: Options = Options()) -> list[NBest]:
         search, ones = super().search, np.ones(len(sources), dtype=np.int64)
@@ -122,16 +140,16 @@ class OnnxEngine(StepEngine):
         return self._in_parts(part, self._parts(sources, ones, beam))
 
     def verifier(self, source: Sequence[int], room: int, options: Options = Options()) -> OnnxVerifier | None:
-        if not self._takes_masks:
+        if not takes_masks(self._graphs.step):
             return None
         memory, lengths = self._encode([source])
         vocabulary = self._vocabulary([source], True, options)
-        return OnnxVerifier(self._step, memory, lengths, self._positions, vocabulary, room)
+        return OnnxVerifier(self._graphs.step, memory, lengths, self._positions, vocabulary, room)
 
     def score(self, pairs: Sequence[Pair], n_segments: int = 1) -> list[Decoded]:
         """Run all rows of a target at once; what the graph or the memory is not made for goes a step at a time."""
         stepwise, most = super().score, self._rows_at_once()
-        if not self._takes_masks:
+        if not takes_masks(self._graphs.step):
             return stepwise(pairs, n_segments)
         check_pairs(pairs)
 
@@ -150,7 +168,7 @@ class OnnxEngine(StepEngine):
         longest = max((len(target) + 1 for _, target in pairs), default=0)
         if self._max_memory is not None and longest > most:
             raise UserError("decode.delete_tokens: max_memory is too small to read a draft in one pass; allow more")
-        if not self._takes_masks:
+        if not takes_masks(self._graphs.step):
             return super().deletions(pairs)
         check_pairs(pairs)
 
@@ -164,7 +182,7 @@ class OnnxEngine(StepEngine):
     def _score_rows(self, sources: Sources, targets: Sequence[Rows], single: bool) -> list[Floats]:
         """Return the log-probability of every row's label, target by target."""
         memory, lengths = self._encode(sources)
-        log_probs = score_rows(self._step, memory, lengths, self._positions, self._whole(single), targets)
+        log_probs = score_rows(self._graphs.step, memory, lengths, self._positions, self._whole(single), targets)
         return np.split(log_probs, np.cumsum([len(target.labels) for target in targets])[:-1])
 
     def _in_parts(self, work: Callable[[list[int]], list[_Result]], parts: list[list[int]]) -> list[_Result]:
@@ -212,7 +230,7 @@ class OnnxEngine(StepEngine):
     def _vocabulary(self, sources: Sources, single: bool, options: Options) -> Vocabulary:
         """Return what sentences are written with: their lists, where the model has some and they may be used."""
         listed = None
-        if self._lists and options.shortlist:
+        if self._lists and options.shortlist and not options.verified:
             listed = self._lists.cut(sources, self._bias_for(single), options.forced)
         return listed or self._whole(single)
 
@@ -231,16 +249,27 @@ class OnnxEngine(StepEngine):
         if batch <= at_once:
             return self._run_encoder(tokens, lengths), lengths
         heads, size = self._config.n_heads, self._config.d_model // self._config.n_heads
-        memory: Floats = np.empty((2 * self._config.decoder_layers, batch, heads, length, size), dtype=np.float32)
-        for part in (slice(start, start + at_once) for start in range(0, batch, at_once)):
-            memory[:, part] = self._run_encoder(tokens[part], lengths[part])
+        memory: Floats = np.zeros((2 * self._config.decoder_layers, batch, heads, length, size), dtype=np.float32)
+        start = 0
+        while start < batch:  # sources come longest first: shorter ones need not be as long as the first
+            own = int(lengths[start:].max())
+            part = slice(start, start + max(1, _SOURCE_TOKENS // max(1, own)))
+            memory[:, part, :, :own] = self._run_encoder(tokens[part, :own], lengths[part])
+            start = part.stop
         return memory, lengths
 
     def _run_encoder(self, tokens: Ints, lengths: NDArray[np.int32]) -> Floats:
         """Return keys and values in memory that is ONNX Runtime's: nothing is copied."""
         positions = self._positions.first(tokens.shape[1])[None]
-        [memory] = self._encoder.run(["memory"], {"tokens": tokens, "positions": positions, "lengths": lengths})
+        [memory] = self._graphs.encoder.run(["memory"], {"tokens": tokens, "positions": positions, "lengths": lengths})
         return np.asarray(memory)
+
+
+def _ended(written: Decoded, options: Options) -> Decoded:
+    """Let segments end that had to (see FixedStepper)."""
+    if options.lives is not None:
+        written.segments = [[*segment[:-1], EOS] for segment in written.segments]
+    return written
 
 
 def _split(places: list[int], n: int) -> list[list[int]]:
@@ -273,13 +302,6 @@ def _joined(memories: list[Floats]) -> Floats:
     return joined
 
 
-def saturates(folder: Path) -> bool:
-    """Say whether this processor gets products of int8 weights wrong: without VNNI, sums in 16 bits overflow."""
-    rows = np.full((16, 64), 255, dtype=np.uint8)
-    [sums] = _session(folder / "probe.onnx", exact=False, arena=False).run(["sums"], {"rows": rows})
-    return bool((sums != 64 * 255 * 127).any())
-
-
 def usable_cores() -> int:
     """Count the cores this process may use; OMP_NUM_THREADS bounds them, as it does for everybody else."""
     asked = os.environ.get("OMP_NUM_THREADS", "")
@@ -291,41 +313,3 @@ def usable_cores() -> int:
 def cores() -> int:
     """Count the cores the system lets this process use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
-def _vocabulary_places(step: Any, config: ModelConfig, folder: Path) -> int:
-    """Return the padded size of the vocabulary; refuse a graph that belongs to another config.json."""
-    shapes = {value.name: value.shape for value in step.get_inputs()}
-    if "scored" not in shapes:
-        raise UserError(f"{folder}: exported by an older version of recoversat; export the model again")
-    size = int(shapes["bias"][0]) if "bias" in shapes else 0
-    layers = sum(name.startswith("memory_key_") for name in shapes)
-    found = [layers, *shapes.get("position", [0])[-1:], *shapes.get("places", [0, 0])[-2:-1]]
-    wanted = [config.decoder_layers, config.d_model, config.n_heads]
-    for what, one, other in zip(("decoder_layers", "d_model", "n_heads"), found, wanted, strict=True):
-        if one != other:
-            raise UserError(f"{folder}: the graph of another model ({what} is {one}, config.json says {other})")
-    if config.vocab_size is None or not 0 <= size - config.vocab_size < _BLOCK:
-        raise UserError(f"{folder}: the graph of another model ({size} tokens, config.json says {config.vocab_size})")
-    return size
-
-
-def _session(path: Path, exact: bool, arena: bool) -> Any:
-    if not path.is_file():
-        raise UserError(f"{path.parent}: not an exported model ({path.name} is missing); run 'recoversat export'")
-    options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads, options.inter_op_num_threads = 1, 1
-    options.enable_cpu_mem_arena = arena
-    options.log_severity_level = 3
-    # the graphs are fused by hand; all that is left is to transpose the output matrix once
-    levels = onnxruntime.GraphOptimizationLevel
-    options.graph_optimization_level = levels.ORT_ENABLE_EXTENDED if exact else levels.ORT_ENABLE_BASIC
-    if exact:  # unsigned weights: half as fast, but they do not overflow
-        options.add_session_config_entry("session.x64quantprecision", "1")
-    unwanted = ["SkipLayerNormFusion", "DynamicQuantizeMatMulFusion"]  # slower than what they replace
-    try:
-        return onnxruntime.InferenceSession(
-            str(path), options, providers=["CPUExecutionProvider"], disabled_optimizers=unwanted
-        )
-    except Exception as error:  # the errors of ONNX Runtime have no base class of their own
-        raise UserError(f"{path}: damaged, or of another version ({str(error).splitlines()[0]})") from None

@@ -3,23 +3,28 @@
 B sentences, L places of a list, N rows of a step, D model, V vocabulary, P padded vocabulary, T directions.
 A table made from pairs of text (`export/shortlist.py`) says which pieces those are. The part of the output matrix that
 belongs to them is cut out once for a batch. A sentence chooses from its own list, whatever its neighbours need.
+
+What one sentence wrote from its list is verified: the rows of all its steps meet the whole vocabulary in one product.
 """
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cache, partial
 from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from recoversat.decoding.segmentwise import Forced
+from recoversat.decoding.segmentwise import Decoded, Forced
 from recoversat.decoding.stepping import FREE, Bools, Floats, Ints
 from recoversat.errors import UserError
 from recoversat.vocab import NEVER_EMITTED, PAD
 
 TABLE = "shortlist.npz"  # below onnx/, for every precision
-LISTED_STEP, ROWS = "step_listed.onnx", "rows.onnx"  # beside step.onnx (see export/onnx_shortlist.py)
+# beside step.onnx (see export/onnx_shortlist.py)
+LISTED_STEP, LISTED_SENTENCE, ROWS, CHOOSE = "step_listed.onnx", "sentence_listed.onnx", "rows.onnx", "choose.onnx"
+GRAPHS = (LISTED_STEP, LISTED_SENTENCE, ROWS, CHOOSE)
 _BLOCK = 128  # the graph finds the best token block by block
 _SHARE = 2  # whose list is longer than one part in so many of the vocabulary may choose from all of it
 
@@ -82,6 +87,10 @@ class Vocabulary(Protocol):
     def inputs(self) -> Inputs:
         """Return the inputs that are the same in every step."""
 
+    @property
+    def pieces(self) -> Ints:
+        """Return the piece at each place."""
+
     def rows(self, sentences: Ints, counts: Ints) -> Inputs:
         """Return the inputs that depend on whose each row is: sentences[b] has counts[b] of them."""
 
@@ -100,6 +109,10 @@ class Whole:
     """The whole vocabulary: a piece's place is its id."""
 
     inputs: Inputs
+
+    @property
+    def pieces(self) -> Ints:
+        return np.arange(len(self.inputs["bias"]))
 
     def rows(self, sentences: Ints, counts: Ints) -> Inputs:
         return {}
@@ -121,17 +134,17 @@ class Listed:
 
     def __init__(self, inputs: Inputs, pieces: Ints, bias: Floats) -> None:
         """Take the pieces in ascending order (L,) and what is added to their logits in each sentence (B, L)."""
-        self._pieces, self._bias = pieces, bias
+        self.pieces, self._bias = pieces, bias
         self.inputs = inputs | {"listed": np.ones(1, dtype=np.bool_), "list_bias": bias[:1]}
 
     def rows(self, sentences: Ints, counts: Ints) -> Inputs:
         return {"list_bias": self._bias[np.repeat(sentences, counts)]} if len(self._bias) > 1 else {}
 
     def ids(self, places: Ints) -> Ints:
-        return self._pieces[places]
+        return self.pieces[places]
 
     def places(self, ids: Ints) -> Ints:
-        return np.where(ids == FREE, FREE, np.searchsorted(self._pieces, ids))
+        return np.where(ids == FREE, FREE, np.searchsorted(self.pieces, ids))
 
     def only(self, allowed: Bools) -> "Listed":
         bias = self._bias.copy()
@@ -140,10 +153,10 @@ class Listed:
 
 
 class Lists:
-    """A table, and the graph that cuts rows out of the output matrix."""
+    """A table, the graph that cuts rows out of the output matrix, and the one that chooses from all of it."""
 
-    def __init__(self, table: Shortlist, rows: Any) -> None:
-        self._table, self._rows = table, rows
+    def __init__(self, table: Shortlist, rows: Any, choose: Callable[[], Any]) -> None:
+        self._table, self._rows, self._choose = table, rows, cache(choose)
         shapes = {value.name: value.shape for value in rows.get_outputs()}
         self._quantised = "scale" in shapes
         d_model = shapes["weight"][0 if self._quantised else 1]
@@ -172,13 +185,45 @@ class Lists:
         weight, *scale = self._rows.run(None, {"ids": np.pad(pieces, (0, size - len(pieces)), constant_values=PAD)})
         return Listed(self._named(weight, *scale) | {"bias": bias}, pieces, biases)
 
+    def verified(self, written: Decoded, hidden: Floats, bias: Floats, scores: bool) -> Decoded | None:
+        """Return what was written, with the scores of the whole vocabulary; None where that has a better piece.
+
+        `hidden` (R, D) are the rows of the last layer, step by step, as they were made.
+        """
+        chosen, log_probs = self._choose().run(
+            ["chosen", "log_probs"],
+            {
+                "hidden": hidden,
+                "bias": bias,
+                "wanted": np.full((len(hidden), 1), FREE),
+                "scored": np.array([scores]),
+                "n_best": np.zeros(1, dtype=np.int64),
+            },
+        )
+        if chosen[:, 0].tolist() != [written.segments[segment][step] for step, segment in _rows(written)]:
+            return None
+        if scores:
+            note_scores(written, log_probs[:, 0])
+        return written
+
     def _named(self, weight: NDArray[Any], scale: Floats | None = None) -> Inputs:
         return {"list_weight": weight} | ({"list_scale": scale} if self._quantised and scale is not None else {})
 
 
+def note_scores(written: Decoded, log_probs: Floats) -> None:
+    """Give each token its log-probability; they come step by step (R,)."""
+    for (_, segment), value in zip(_rows(written), log_probs.tolist(), strict=True):
+        written.log_probs[segment].append(value)
+
+
+def _rows(written: Decoded) -> list[tuple[int, int]]:
+    """Return (step, segment) of all rows, in the order in which they were made."""
+    return sorted((step, segment) for segment, ids in enumerate(written.segments) for step in range(len(ids)))
+
+
 def open_lists(folder: Path, vocab_size: int, session: Callable[[Path], Any]) -> Lists | None:
-    """Open the lists of an exported model, where it has some; both graphs belong to them."""
+    """Open the lists of an exported model, where it has some; several graphs belong to them."""
     table = folder.parent / TABLE
-    if not all(path.is_file() for path in (table, folder / ROWS, folder / LISTED_STEP)):
+    if not table.is_file() or not all((folder / name).is_file() for name in GRAPHS):
         return None
-    return Lists(Shortlist.load(table, vocab_size), session(folder / ROWS))
+    return Lists(Shortlist.load(table, vocab_size), session(folder / ROWS), partial(session, folder / CHOOSE))

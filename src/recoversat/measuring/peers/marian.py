@@ -27,7 +27,7 @@ _PACKED, _SIZE = 0x10800, 0xFF  # in the type of a tensor of a .bin: packed or i
 Array = NDArray[Any]
 _NEVER = -1e4  # the bias of EOS in a model that is to write a fixed number of words
 _END, _UNKNOWN = "</s>", "<unk>"  # ids 0 and 1
-_SHORTLIST = (50, 50)  # the most frequent words, and the likeliest translations of each word of the source
+SHORTLIST = (50, 50)  # the most frequent words, and the likeliest translations of each word of the source
 # What `bench --untrained` writes: our layers; Firefox's, whose decoder has a simple recurrent unit for attention; and
 # those with a shortlist, whose output matrix is the one of the embeddings and stays in float32.
 _UNTRAINED = {"": (False, False), " ssru": (True, False), " ssru shortlist": (True, True)}
@@ -138,7 +138,7 @@ def _write(path: Path, model: dict[str, Any], pieces: list[str], products: str, 
     settings = {"relative-paths": True, "models": ["model.bin"], "vocabs": vocabularies}
     if shortlist:
         _write_lexicon(path / "lex.txt", words)
-        _convert(path, "-s", "lex.txt", *map(str, _SHORTLIST), "0", "-V", *vocabularies, "-d", "lex.bin")
+        _convert(path, "-s", "lex.txt", *map(str, SHORTLIST), "0", "-V", *vocabularies, "-d", "lex.bin")
         settings["shortlist"] = ["lex.bin", "false"]
     arrays: dict[str, Any] = dict(model)
     np.savez(path / "model.npz", **arrays)
@@ -162,8 +162,8 @@ def _convert(folder: Path, *arguments: str) -> None:
 
 def _write_lexicon(path: Path, words: list[str]) -> None:
     """Make translations up for every word: as many as a shortlist may take."""
-    drawn = np.random.default_rng(1).integers(2, len(words), (len(words), _SHORTLIST[1]))
-    chance = 1 / _SHORTLIST[1]
+    drawn = np.random.default_rng(1).integers(2, len(words), (len(words), SHORTLIST[1]))
+    chance = 1 / SHORTLIST[1]
     with path.open("w", encoding="utf-8") as file:
         for word, others in zip(words, drawn, strict=True):
             file.writelines(f"{words[other]} {word} {chance}\n" for other in others)

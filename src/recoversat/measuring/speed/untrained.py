@@ -3,6 +3,7 @@
 Speed does not depend on what a model has learnt, only on its size and on how much it writes; the latter is fixed.
 """
 
+import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -11,14 +12,17 @@ import yaml
 from numpy.typing import NDArray
 
 from recoversat.config import PRESETS, Config, ModelConfig, parse_config
+from recoversat.engines.onnx.shortlist import TABLE, Shortlist
 from recoversat.errors import UserError
 from recoversat.files.model_folder import WEIGHTS, write_description
 from recoversat.measuring import peers
+from recoversat.measuring.peers.marian import SHORTLIST
 from recoversat.measuring.specs import SystemSpec
 from recoversat.text.tokenizer import BpeTokenizer
 from recoversat.vocab import N_SPECIAL, SPECIAL_PIECES, TERMINATORS
 
 _BEAM = 4
+_LISTED: dict[str, dict[str, str]] = {"shortlist": {}, "shortlist unverified": {"verify_shortlist": "false"}}
 
 
 def untrained_config(text: str, vocabulary: int, segments: Sequence[int]) -> Config:
@@ -51,6 +55,10 @@ def build_untrained(folder: Path, config: Config, segments: Sequence[int], devic
     ways = [(f"RecoverSAT K={k}", k, 1) for k in segments]
     ways += [(f"our AT {_search(beam)}", 1, beam) for beam in (1, _BEAM)]
     systems = [SystemSpec(f"{name} {compute}", str(own), k, beam, compute) for name, k, beam in ways]
+    if device == "cpu":
+        listed = _write_listed(folder, own, tokenizer.size)
+        for kind, decode in _LISTED.items():
+            systems += [SystemSpec(f"{name} {compute} {kind}", listed, k, decode=decode) for name, k, _ in ways[:-2]]
     for peer in peers.PEERS:
         for path, compute in peer.write_untrained(folder, weights, config, tokenizer, device):
             for beam in (1, _BEAM):
@@ -79,6 +87,21 @@ def _write_own(
         ) from None
     export_model(weights, config.model, own / "onnx", ("int8",), made_up_ranges(weights))
     return own, "int8"
+
+
+def _write_listed(folder: Path, own: Path, vocabulary: int) -> str:
+    """Give our folder a shortlist as well, of as many made-up pieces as Marian's."""
+    from recoversat.export.onnx_shortlist import add_listed_graphs
+
+    listed, (frequent, likeliest) = folder / "ours-shortlist", SHORTLIST
+    shutil.copytree(own, listed)
+    add_listed_graphs(listed / "onnx" / "int8")
+    rng = np.random.default_rng(1)
+    common = np.zeros((1, vocabulary), dtype=np.bool_)
+    common[0, [*TERMINATORS, *rng.integers(N_SPECIAL, vocabulary, frequent)]] = True
+    pieces = rng.integers(N_SPECIAL, vocabulary, (vocabulary, likeliest))
+    Shortlist(pieces, np.empty(0, dtype=np.int64), common).save(listed / "onnx" / TABLE)
+    return str(listed)
 
 
 def made_up_ranges(weights: Mapping[str, NDArray[np.float32]]) -> dict[str, tuple[float, float]]:

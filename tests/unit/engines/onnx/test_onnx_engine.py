@@ -18,6 +18,7 @@ from recoversat.decoding.stepping import FREE, Ints
 from recoversat.decoding.stopping import StoppedError, stoppable
 from recoversat.engines.engine import Options, StepEngine
 from recoversat.engines.onnx import engine as onnx_engine
+from recoversat.engines.onnx import graphs
 from recoversat.engines.onnx.engine import OnnxEngine
 from recoversat.engines.onnx.stepper import Binding, Buffers, OnnxStepper, sinusoids
 from recoversat.errors import UserError
@@ -289,13 +290,48 @@ def test_scores_may_be_asked_for_at_any_step(folder: Path) -> None:
         tokens, active = expected.tokens, active & np.array([[n_best == 0, True], [True, True]])
 
 
-def test_an_old_graph_is_refused(folder: Path) -> None:
+def test_an_old_graph_is_refused(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     class Old:
         def get_inputs(self) -> list[object]:
             return []
 
+    opened = graphs.Graphs(folder, CONFIG, arena=True)
+    monkeypatch.setattr(opened, "_open", lambda path: Old())
     with pytest.raises(UserError, match="exported by an older version of recoversat; export the model again"):
-        onnx_engine._vocabulary_places(Old(), CONFIG, folder)
+        opened.step.get_inputs()
+
+
+def test_graphs_are_opened_when_they_are_needed(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    opened: list[str] = []
+    session = graphs._session
+
+    def noted(path: Path, **options: bool) -> Any:
+        opened.append(path.name)
+        return session(path, **options)
+
+    monkeypatch.setattr(graphs, "_session", noted)
+    engine = OnnxEngine(folder, CONFIG)
+    engine.decode([[7, 8]], np.array([2]), Options(limits=np.array([3])))
+    assert opened == ["probe.onnx", "sentence.onnx"]
+    engine.decode([[7, 8], [9]], np.array([2, 2]), Options(limits=np.array([3, 3])))
+    assert opened[2:] == ["encoder.onnx", "step.onnx"]
+
+
+def test_a_model_that_was_replaced_is_not_mixed_with_what_is_open(folder: Path, tmp_path: Path) -> None:
+    copied = tmp_path / folder.name
+    shutil.copytree(folder, copied)
+    engine = OnnxEngine(copied, CONFIG)
+    (tmp_path / "new").write_bytes((copied / "weights.bin").read_bytes())
+    (tmp_path / "new").replace(copied / "weights.bin")
+    assert engine.decode([[7, 8]], np.array([2]), Options(limits=np.array([3])))
+    with pytest.raises(UserError, match="replaced while it was in use; load it again"):
+        engine.decode([[7, 8], [9]], np.array([2, 2]), Options(limits=np.array([3, 3])))
+
+
+def test_a_sentence_graph_of_another_model_is_refused(folder: Path) -> None:
+    other = CONFIG.model_copy(update={"n_heads": 8})
+    with pytest.raises(UserError, match=r"n_heads is 4, config\.json says 8"):
+        OnnxEngine(folder, other)
 
 
 def test_a_processor_that_overflows_gets_exact_products(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -309,7 +345,7 @@ def test_a_processor_that_overflows_gets_exact_products(folder: Path, monkeypatc
         return session(path, options, **others)
 
     monkeypatch.setattr(onnxruntime, "InferenceSession", remember)
-    monkeypatch.setattr(onnx_engine, "saturates", lambda folder: True)
+    monkeypatch.setattr(graphs, "saturates", lambda folder: True)
     exact = OnnxEngine(folder, CONFIG).decode([[7, 8, 9], [10, 11]], k, Options(limits=limits))
     assert levels == [onnxruntime.GraphOptimizationLevel.ORT_ENABLE_EXTENDED] * 2
     assert [d.segments for d in exact] == [d.segments for d in usual]
@@ -322,9 +358,9 @@ def test_wrong_sums_are_noticed(folder: Path, monkeypatch: pytest.MonkeyPatch) -
         def run(self, outputs: list[str], inputs: dict[str, np.ndarray]) -> list[np.ndarray]:
             return [np.full((16, 64), 32 * 32767, dtype=np.float32)]
 
-    assert onnx_engine.saturates(folder) is (not has_vnni())
-    monkeypatch.setattr(onnx_engine, "_session", lambda *options, **others: Overflowing())
-    assert onnx_engine.saturates(folder) is True
+    assert graphs.saturates(folder) is (not has_vnni())
+    monkeypatch.setattr(graphs, "_session", lambda *options, **others: Overflowing())
+    assert graphs.saturates(folder) is True
 
 
 def has_vnni() -> bool:
@@ -393,7 +429,7 @@ def test_whatever_an_engine_does_is_stopped_between_steps(
             sources, [(2, 3)] * 8, Options(extra_steps=60), lambda b, one: one.segments[0]
         ),
     }
-    real, encode, pause = Binding.run, engine._encoder.run, 0.0
+    real, encode, pause = Binding.run, engine._graphs.encoder.run, 0.0
 
     def run(self: Binding) -> None:
         runs.append(1)
@@ -405,7 +441,7 @@ def test_whatever_an_engine_does_is_stopped_between_steps(
         time.sleep(pause)
         return encode(*arguments)
 
-    monkeypatch.setattr(engine._encoder, "run", run_encoder)
+    monkeypatch.setattr(engine._graphs.encoder, "run", run_encoder)
     monkeypatch.setattr(onnx_engine, "_ROWS", 24)  # several parts
     monkeypatch.setattr(Binding, "run", run)
     work[what]()

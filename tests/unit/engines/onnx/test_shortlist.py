@@ -1,6 +1,7 @@
 """Lists: a step chooses from the pieces its sentence may hold, whatever the way of writing and the neighbours."""
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -9,9 +10,9 @@ import torch
 from recoversat.config import ModelConfig
 from recoversat.decoding.segmentwise import Decoded
 from recoversat.engines.engine import Options
-from recoversat.engines.onnx import engine as onnx_engine
+from recoversat.engines.onnx import graphs
 from recoversat.engines.onnx.engine import OnnxEngine
-from recoversat.engines.onnx.shortlist import LISTED_STEP, TABLE, Shortlist
+from recoversat.engines.onnx.shortlist import LISTED_STEP, TABLE, Lists, Shortlist
 from recoversat.errors import UserError
 from recoversat.export.onnx import export_model
 from recoversat.export.onnx_shortlist import add_listed_graphs
@@ -69,7 +70,7 @@ def written(decoded: Decoded) -> set[int]:
 
 
 def decode(engine: OnnxEngine, sources: list[list[int]], k: int, **options: object) -> list[Decoded]:
-    limits = np.full(len(sources), 9)
+    limits, options = np.full(len(sources), 9), {"verified": False} | options
     return engine.decode(sources, np.full(len(sources), k), Options(limits=limits, **options))  # type: ignore[arg-type]
 
 
@@ -95,7 +96,7 @@ def test_a_listed_product_is_that_of_the_whole(engine: OnnxEngine, plain: OnnxEn
     """Put a piece in the place of the one the whole vocabulary chose: log-probabilities differ by a constant."""
     tokens, active = np.full((1, 4), BOS), np.ones((1, 4), dtype=bool)
     whole = plain.start(SOURCES[:1], np.array([4])).step(tokens, active, n_best=V)
-    listed = engine._start(SOURCES[:1], np.array([4]), Options()).step(tokens, active, n_best=9)
+    listed = engine.start(SOURCES[:1], np.array([4]), Options(verified=False)).step(tokens, active, n_best=9)
     assert whole.best_tokens is not None
     assert whole.best_log_probs is not None
     assert listed.best_tokens is not None
@@ -118,8 +119,8 @@ def test_forced_pieces_are_written_and_no_others_let_in(engine: OnnxEngine, k: i
 
 
 def test_a_beam_stays_in_the_list(engine: OnnxEngine, plain: OnnxEngine) -> None:
-    found = engine.search(SOURCES, 3, Options(limits=np.full(3, 9)))
-    alone = [engine.search([source], 3, Options(limits=np.full(1, 9)))[0] for source in SOURCES]
+    found = engine.search(SOURCES, 3, Options(limits=np.full(3, 9), verified=False))
+    alone = [engine.search([source], 3, Options(limits=np.full(1, 9), verified=False))[0] for source in SOURCES]
     assert [nbest.best.tokens for nbest in found] == [nbest.best.tokens for nbest in alone]
     for source, nbest in zip(SOURCES, found, strict=True):
         assert set(nbest.best.tokens) <= own_list(engine, source)
@@ -131,7 +132,7 @@ def test_a_beam_stays_in_the_list(engine: OnnxEngine, plain: OnnxEngine) -> None
 
 def test_lists_go_with_their_sentences_when_places_are_taken(engine: OnnxEngine) -> None:
     tokens, active = np.full((2, 4), BOS), np.ones((2, 4), dtype=bool)
-    stepper = engine.start(SOURCES[:2], np.array([4, 4]))
+    stepper = engine.start(SOURCES[:2], np.array([4, 4]), Options(verified=False))
     stepper.step(tokens, active, n_best=9)
     stepper.keep(np.array([1, 0]))
     best = stepper.step(tokens, active, n_best=9).best_tokens
@@ -142,10 +143,68 @@ def test_lists_go_with_their_sentences_when_places_are_taken(engine: OnnxEngine)
 
 def test_exact_is_what_one_segment_writes_from_the_list(engine: OnnxEngine) -> None:
     for source in SOURCES:
-        options = Options(limits=np.array([9]))
+        options = Options(limits=np.array([9]), verified=False)
         [exact] = decode_exactly(engine, [source], np.array([3]), options)
         assert exact.segments == decode(engine, [source], 1)[0].segments
         assert written(exact) <= own_list(engine, source)
+
+
+@pytest.mark.parametrize("k", [1, 4])
+@pytest.mark.parametrize("scores", [True, False])
+def test_verified_lists_change_nothing(
+    engine: OnnxEngine, plain: OnnxEngine, k: int, scores: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whether a list holds the whole translation or not: what comes out is that of the whole vocabulary."""
+    held: list[bool] = []
+    expected: list[bool] = []
+
+    def noted(lists: Lists, *given: Any) -> Decoded | None:
+        found = verified(lists, *given)
+        held.append(found is not None)
+        return found
+
+    verified = Lists.verified
+    monkeypatch.setattr(Lists, "verified", noted)
+    monkeypatch.setattr(engine, "_pays", True)
+    for source in SOURCES:
+        [whole] = decode(plain, [source], k, scores=scores)
+        for common in (COMMON, [EOS, DEL, *written(whole)]):  # too few, and enough
+            monkeypatch.setattr(engine._lists, "_table", table_of(np.full((V, 1), EOS), common))
+            [one] = decode(engine, [source], k, scores=scores, verified=True)
+            expected.append(written(whole) <= {*common, *source})
+            assert (one.segments, one.steps) == (whole.segments, whole.steps)
+            for mine, theirs in zip(one.log_probs, whole.log_probs, strict=True):
+                np.testing.assert_allclose(mine, theirs, atol=1e-4)
+    assert held == expected
+    assert set(held) == {False, True}
+
+
+def test_verified_lists_leave_batches_beams_and_forced_words_to_the_whole_vocabulary(
+    engine: OnnxEngine, plain: OnnxEngine
+) -> None:
+    limits, forced = np.full(3, 9), [{(0, 1): 999}]
+    assert decode(engine, SOURCES, 4, verified=True) == decode(plain, SOURCES, 4)
+    assert decode(engine, SOURCES[:1], 4, verified=True, forced=forced) == decode(plain, SOURCES[:1], 4, forced=forced)
+    assert decode(engine, SOURCES[:1], 4, verified=True, top_tokens=3) == decode(plain, SOURCES[:1], 4, top_tokens=3)
+    assert engine.search(SOURCES, 3, Options(limits=limits)) == plain.search(SOURCES, 3, Options(limits=limits))
+    [exact] = decode_exactly(engine, SOURCES[:1], np.array([3]), Options(limits=np.array([9])))
+    assert exact.segments == decode(plain, SOURCES[:1], 1)[0].segments
+
+
+@pytest.mark.parametrize("pays", [True, False])
+def test_models_that_have_learnt_nothing_are_timed_as_if_lists_held_their_words(
+    engine: OnnxEngine, pays: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(engine, "_pays", pays)
+    lives = np.array([3, 2])
+    [one] = engine.decode(SOURCES[:1], np.array([2]), Options(lives=lives))
+    assert list(map(len, one.segments)) == lives.tolist()
+    assert [segment[-1] for segment in one.segments] == [EOS, EOS]
+
+
+def test_small_matrices_are_not_worth_verifying(engine: OnnxEngine, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Lists, "cut", None)  # nobody asks for a list
+    assert decode(engine, SOURCES[:1], 4, verified=True)
 
 
 def test_scores_are_those_of_the_whole_vocabulary(engine: OnnxEngine, plain: OnnxEngine) -> None:
@@ -215,7 +274,7 @@ def test_a_damaged_table_or_one_of_another_model_is_refused(tmp_path: Path) -> N
 
 
 def test_processors_that_overflow_have_no_lists(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(onnx_engine, "saturates", lambda folder: True)
+    monkeypatch.setattr(graphs, "saturates", lambda folder: True)
     assert OnnxEngine(folder, CONFIG)._lists is None
 
 

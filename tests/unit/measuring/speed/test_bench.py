@@ -265,7 +265,7 @@ def test_without_ctranslate2_its_row_says_so(monkeypatch: pytest.MonkeyPatch, tm
     built = build_untrained(tmp_path, config, [3], "cpu")
     missing = {system.name: system.unavailable for system in built}
     assert missing["CTranslate2 greedy int8"] == "CTranslate2 is not installed: pip install 'recoversat[peers]'"
-    assert missing["RecoverSAT K=3 int8"] is None
+    assert missing["RecoverSAT K=3 int8"] is missing["RecoverSAT K=3 int8 shortlist unverified"] is None
     worker = Worker(built[-1], "cpu", 1)
     worker.start("w1", 4)
     assert not worker.alive
@@ -279,6 +279,8 @@ def test_untrained_models_have_the_names_of_real_ones() -> None:
     wanted = {name: tuple(value.shape) for name, value in Transformer(config).state_dict().items()}
     assert {name: array.shape for name, array in random_weights(config).items()} == wanted
     assert untrained_config("wmt14", 32_000, [10]).model.d_model == 512
+    tiny = untrained_config("tiny", 14_000, [5, 10]).model
+    assert (tiny.d_model, tiny.decoder_layers, tiny.vocab_size, tiny.max_segments) == (256, 2, 14_000, 10)
 
 
 @pytest.mark.parametrize("text", ["nowhere", "d_model", "d_model=", ""])
