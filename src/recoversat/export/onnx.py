@@ -42,6 +42,7 @@ def export_model(
             (scratch / "encoder.onnx").write_bytes(encoder_graph(weights, config, precision, file))
             (scratch / "step.onnx").write_bytes(step_graph(weights, config, precision, file))
             (scratch / "probe.onnx").write_bytes(probe_graph(file))
-            (scratch / SENTENCE).write_bytes(sentence_graph(scratch))
+            if config.stepwise:
+                (scratch / SENTENCE).write_bytes(sentence_graph(scratch))
         folders.append(out / name)
     return folders

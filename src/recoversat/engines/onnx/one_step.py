@@ -30,9 +30,9 @@ class OnnxOneStepEngine(OneStepEngine, OnnxEngine):
         tokens = side_by_side(sources)  # (B, S)
         lengths = np.array([len(source) for source in sources], dtype=np.int32)
         inputs = {"tokens": tokens, "positions": self._positions.first(tokens.shape[1])[None], "lengths": lengths}
-        memory, *length_logits = self._encoder.run(None, inputs)
+        memory, *length_logits = self._graphs.encoder.run(None, inputs)
         bias: Floats = np.where(np.arange(len(self._bias)) < (self._config.vocab_size or 0), 0, -np.inf)
-        return OnnxFiller(self._step, memory, lengths, length_logits, self._positions, bias.astype(np.float32))
+        return OnnxFiller(self._graphs.step, memory, lengths, length_logits, self._positions, bias.astype(np.float32))
 
 
 @dataclass(frozen=True)

@@ -148,8 +148,8 @@ class Listed:
 
     def only(self, allowed: Bools) -> "Listed":
         bias = self._bias.copy()
-        bias[:, : len(self._pieces)][:, ~allowed[self._pieces]] = -np.inf
-        return Listed(self.inputs, self._pieces, bias)
+        bias[:, : len(self.pieces)][:, ~allowed[self.pieces]] = -np.inf
+        return Listed(self.inputs, self.pieces, bias)
 
 
 class Lists:
