@@ -123,7 +123,7 @@ def best_path(log_probs: Tensor, wanted: Tensor, rows: Layout, targets: Layout) 
     may_skip[:, 2:] = (states[:, 2:] != BLANK) & (states[:, 2:] != states[:, :-2])
     best = torch.full_like(emitted[:, 0], _UNREACHED)
     best[:, :2] = emitted[:, 0, :2]
-    moves = torch.zeros_like(emitted, dtype=torch.long)  # (N, L, 2T + 1) how many states a row is after the one before
+    moves = torch.zeros_like(emitted, dtype=torch.int8)  # (N, L, 2T + 1) how many states a row is after the one before
     for row in range(1, length):
         skipped = F.pad(best, (2, 0), value=_UNREACHED)[:, :-2].masked_fill(~may_skip, _UNREACHED)
         came = torch.stack([best, F.pad(best, (1, 0), value=_UNREACHED)[:, :-1], skipped])
@@ -134,7 +134,7 @@ def best_path(log_probs: Tensor, wanted: Tensor, rows: Layout, targets: Layout) 
     last = 2 * targets.lengths[:, None]  # it ends in the last token, or in the BLANK after it
     ends = torch.cat([last, (last - 1).clamp(min=0)], dim=1)
     at = ends.gather(1, best.gather(1, ends).argmax(dim=1, keepdim=True))  # (N, 1)
-    path = torch.empty_like(moves[:, :, 0])
+    path = wanted.new_empty(n, length)
     for row in reversed(range(length)):
         path[:, row] = states.gather(1, at)[:, 0]
         at = at - moves[:, row].gather(1, at)
