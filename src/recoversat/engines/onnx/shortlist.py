@@ -35,7 +35,7 @@ Inputs = dict[str, NDArray[Any]]
 class Shortlist:
     """Which pieces can occur in the translation of a source."""
 
-    likeliest: Ints  # (V, n) what each source piece may become, in any order; filled up with what is in every list
+    likeliest: NDArray[np.integer[Any]]  # (V, n) what each source piece may become, in any order; filled up with what is in every list
     tags: Ints  # (T,) the pieces that name a direction; none where there is one direction only
     common: Bools  # (T or 1, V) what is in every list of a direction
 
@@ -52,7 +52,7 @@ class Shortlist:
         try:
             with np.load(path, allow_pickle=False) as file:
                 steps, tags, common = file["steps"], file["tags"].astype(np.int64), file["common"]
-            likeliest = np.cumsum(steps, axis=1, dtype=np.int64)
+            likeliest = np.cumsum(steps, axis=1, dtype=np.int32)
             common = np.unpackbits(common, axis=1, count=vocab_size).astype(np.bool_)
             fits = len(likeliest) == vocab_size and len(common) == max(1, len(tags)) and likeliest.max() < vocab_size
         except Exception as error:  # zip, zlib and numpy have errors of their own each
