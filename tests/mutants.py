@@ -485,7 +485,7 @@ FAULTS = [
     fault("later steps choose as the first does", "parity/test_onnx.py",
           ("engines/onnx/stepper.py", "if self._later:", "if False:")),
     fault("a list begins with anything", "unit/engines/onnx/test_shortlist.py",
-          ("engines/onnx/shortlist.py", "bias[:, : len(self._pieces)][:, ~allowed[self._pieces]] = -np.inf", "pass")),
+          ("engines/onnx/shortlist.py", "bias[:, : len(self.pieces)][:, ~allowed[self.pieces]] = -np.inf", "pass")),
 ]
 # fmt: on
 

@@ -45,6 +45,8 @@ def test_verifying_stops_between_two_passes() -> None:
     passes = 0
 
     class Endless:
+        ahead = 12
+
         def verify(self, tokens: Sequence[int], scores: bool) -> tuple[Ints, Floats]:
             nonlocal passes
             passes += 1

@@ -57,4 +57,4 @@ def test_a_model_that_was_not_trained_for_it_is_refused() -> None:
         parse_config({"decode": {"delete_tokens": True}})
     with pytest.raises(UserError, match="no DEL to learn"):
         parse_config({"model": {"kind": "nat"}, "train": {"segments": 1, "delete_tokens": 0.2}})
-    assert parse_system("k10=run:overlaps=keep:delete_tokens=true").decode == {"delete_tokens": "true"}
+    assert parse_system("k10=run:overlaps=keep:delete_tokens=true").decode["delete_tokens"] == "true"

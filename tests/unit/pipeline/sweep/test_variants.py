@@ -141,6 +141,6 @@ def test_the_shipped_sweep_is_the_papers_tables_3_and_4(tmp_path):
 def test_the_other_shipped_sweep_has_settings_that_exist(tmp_path):
     sweep = read_sweep(CONFIGS / "students.yaml")
     (tmp_path / "base.yaml").write_text(yaml.safe_dump(sweep.config))
-    _, configs = _runs(sweep.variants, tmp_path, SweepOptions())
+    _, configs = _runs(sweep.variants, tmp_path, SweepOptions(Path("file"), tmp_path))
     assert configs["paper"] == load_config(preset="iwslt16")
     assert len(configs) == 5
