@@ -32,14 +32,19 @@ def verb(options: type[Options], epilog: str) -> Callable[[Callable[[Options], N
             run(options(**given))
 
         lists = {one.name: one.default_factory() for one in fields(options) if callable(one.default_factory)}
-        declared = inspect.signature(options).parameters
-        command.__annotations__ = {name: one.annotation for name, one in declared.items()}
-        asked = [one.replace(default=lists.get(name, one.default)) for name, one in declared.items()]
+        declared = [one for one in inspect.signature(options).parameters.values() if _is_option(one)]
+        command.__annotations__ = {one.name: one.annotation for one in declared}
+        asked = [one.replace(default=lists.get(one.name, one.default)) for one in declared]
         command.__signature__ = inspect.Signature(asked)  # type: ignore[attr-defined]
         app.command(epilog=epilog)(command)
         return run
 
     return add
+
+
+def _is_option(field: inspect.Parameter) -> bool:
+    """Tell the fields that are `Annotated` as options from others, which keep their defaults."""
+    return hasattr(field.annotation, "__metadata__")
 
 
 @app.callback(invoke_without_command=True)

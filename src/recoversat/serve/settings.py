@@ -43,8 +43,8 @@ class ServeSettings:
     log_text: Annotated[bool, Option("--log-text", help="Write users' texts to the log.")] = False
     device: Device = "cpu"
     compute_type: ComputeTypeName = "default"
-    header_timeout: Annotated[float, Option(hidden=True)] = 10.0  # seconds a client has to send a request's headers
-    shutdown_timeout: Annotated[float, Option(hidden=True)] = 30.0  # seconds running requests get to finish
+    header_timeout: float = 10.0  # seconds a client has to send a request's headers
+    shutdown_timeout: float = 30.0  # seconds running requests get to finish
 
     @property
     def worker_memory(self) -> int | None:
