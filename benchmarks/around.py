@@ -119,7 +119,9 @@ def main() -> None:
     calls = [calls_of(work) for _, work in cases if work()]  # counted in the second run: the first one fills buffers
     clock = Clock(time.process_time if args.processor else time.perf_counter)
     session = onnxruntime.InferenceSession
-    session.run = clock.watched(lambda names, *_: "sentence" if "all_chosen" in names else "encoder", session.run)
+    session.run = clock.watched(
+        lambda names, *_: "sentence" if "all_chosen" in (names or "") else "encoder", session.run
+    )
     session.run_with_iobinding = clock.watched(lambda *_: "steps", session.run_with_iobinding)
     OnnxEngine.decode = clock.watched(lambda *_: "loop", OnnxEngine.decode)  # type: ignore[method-assign]
     rounds = [[clock.time(work) for _, work in cases] for _ in range(args.rounds)]

@@ -67,9 +67,9 @@ def test_untrained_models_are_made_up_and_timed(tmp_path: Path, recoversat: Run,
     done = recoversat("bench", "--untrained", shape, *few, *more, env=one_thread)
     assert "translations of exactly 9: 9 steps one by one, 5 with K = 3" in done.stdout
     written = json.loads((tmp_path / "out" / "bench.json").read_text())
-    assert len(written["systems"]) == 13
+    assert len(written["systems"]) == 15
     assert not [system["error"] for system in written["systems"] if system["error"]]
-    assert len(written["rows"]) == 26
+    assert len(written["rows"]) == 30
     assert {point["length"] for point in written["growth"]} == {4, 9, 18, 36}
     overs = {one["over"] for one in written["ratios"]}
     assert {
