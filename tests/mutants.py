@@ -476,6 +476,10 @@ FAULTS = [
           ("inference/repairs/delete_tokens.py", "if 0 < len(marked) < len(marks):", "if marked:")),
     fault("ONNX marks the token after", "parity/test_onnx.py",
           ("engines/onnx/engine.py", "np.exp(own[1:])", "np.exp(own[:-1])")),
+    fault("a second round keeps what did not end", "unit/pipeline/test_distill.py",
+          ("pipeline/second_round.py", "if _ended(one) else []", "if True else []")),
+    fault("references take the place of what was written", "unit/pipeline/test_distill.py",
+          ("pipeline/distill.py", "tgt += [corpus.train.tgt[i]", "tgt = [corpus.train.tgt[i]")),
     fault("auto takes the largest K there is", "unit/inference/test_translator_segments.py",
           ("config.py", "if most is None or k <= most]", "if True]")),
     # what segments begin with
