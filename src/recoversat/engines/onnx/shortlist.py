@@ -35,9 +35,8 @@ Inputs = dict[str, NDArray[Any]]
 class Shortlist:
     """Which pieces can occur in the translation of a source."""
 
-    likeliest: NDArray[
-        np.integer[Any]
-    ]  # (V, n) what each source piece may become, in any order; filled up with what is in every list
+    # (V, n) what each source piece may become, in any order; filled up with what is in every list
+    likeliest: NDArray[np.integer[Any]]
     tags: Ints  # (T,) the pieces that name a direction; none where there is one direction only
     common: Bools  # (T or 1, V) what is in every list of a direction
 
