@@ -64,4 +64,4 @@ def test_serve_takes_glossaries(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     given = []
     monkeypatch.setattr("recoversat.serve.process.server.serve", given.append)
     CliRunner().invoke(app, ["serve", "--glossary", "a.tsv", "--glossary", "en-de=b.tsv"], catch_exceptions=False)
-    assert given[0].glossaries == ("a.tsv", "en-de=b.tsv")
+    assert given[0].glossaries == ["a.tsv", "en-de=b.tsv"]
