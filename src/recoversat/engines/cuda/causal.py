@@ -18,8 +18,6 @@ from recoversat.engines.cuda.segments import fill_sources
 from recoversat.engines.cuda.state import Arena, Field, hidden
 from recoversat.vocab import BOS, EOS, PAD
 
-Locked = AbstractContextManager[object]
-
 
 @dataclass(frozen=True)
 class CausalBucket:
@@ -32,22 +30,32 @@ class CausalBucket:
 
 
 class GraphVerifier:
-    """One sentence as K = 1 writes it, in a session of batch 1 that nobody else uses meanwhile."""
+    """One sentence as K = 1 writes it, in a session of batch 1.
 
-    def __init__(self, session: "CausalSession", ahead: int, source: Sequence[int], lock: Callable[[], Locked]) -> None:
-        self._session, self._lock, self.ahead, self._seen = session, lock, ahead, 0
-        session.begin([source])
+    Others may use the session between two passes, as a server does for a short request, or it may be dropped: then the
+    source is encoded and the rows are run again.
+    """
+
+    def __init__(
+        self, session: "Callable[[], AbstractContextManager[CausalSession]]", ahead: int, source: Sequence[int]
+    ) -> None:
+        self._session, self._source, self.ahead = session, source, ahead
+        self._rows: list[int] = []
 
     def verify(self, tokens: Sequence[int], scores: bool) -> tuple[Ints, Floats]:
         """Run a row for each token; each sees those before it."""
-        with self._lock():
-            found = self._session.verify(tokens, self._seen)
-        self._seen += len(tokens)
+        with self._session() as session:
+            if session.user is not self:
+                session.begin([self._source], self)
+                for at in range(0, len(self._rows), self.ahead + 1):
+                    session.verify(self._rows[at : at + self.ahead + 1], at)
+            found = session.verify(tokens, len(self._rows))
+        self._rows += tokens
         return found
 
     def forget(self, rows: int) -> None:
         """Keep the first rows."""
-        self._seen = rows
+        del self._rows[rows:]
 
 
 class CausalSession:
@@ -67,6 +75,7 @@ class CausalSession:
         self._graphs = Graphs(capturer, self._arena.memory, self._run_encoder, self._run_pass, bucket.room)
         self._order = np.arange(bucket.rows)
         self._encoded = False
+        self.user: object = None  # whose rows lie in the cache
 
     def drop(self) -> None:
         """Let go of the graphs; the session is not used again."""
@@ -83,8 +92,9 @@ class CausalSession:
         _, _, given = self._pass(0)
         return [line[: len(target) + 1].tolist() for line, target in zip(given, targets, strict=False)]
 
-    def begin(self, sources: Sequence[Sequence[int]]) -> None:
+    def begin(self, sources: Sequence[Sequence[int]], user: object = None) -> None:
         """Take sources, which the next pass encodes; nothing is written of their translations."""
+        self.user = user
         fill_sources(sources, self._arena.host["src"], self._arena.host["source_mask"], self._hidden)
         self._encoded = False
 

@@ -123,8 +123,13 @@ class GraphEngine(Engine):
 
     def verifier(self, source: Sequence[int], room: int, options: Options = Options()) -> GraphVerifier:
         bucket = CausalBucket(1, rung(len(source), SOURCES), AHEAD + 1, rung(room + AHEAD + 1, SEEN))
-        with self._alone():
-            return GraphVerifier(self._causal(bucket), AHEAD, source, self._alone)
+
+        @contextmanager
+        def session() -> Iterator[CausalSession]:
+            with self._alone():
+                yield self._causal(bucket)
+
+        return GraphVerifier(session, AHEAD, source)
 
     def score(self, pairs: Sequence[Pair], n_segments: int = 1) -> list[Decoded]:
         """Run all rows of a target at once; the reference engine also scores what decoding never writes."""

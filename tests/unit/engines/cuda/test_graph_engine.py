@@ -8,6 +8,7 @@ from benchmarks import gpu_check
 from recoversat.config import ModelConfig, parse_config
 from recoversat.decoding.segmentwise import Decoded, Forced
 from recoversat.decoding.stepping import Ints
+from recoversat.decoding.stopping import stoppable
 from recoversat.decoding.verify import write_verified
 from recoversat.engines.cuda.beam import BeamBucket, BeamSession
 from recoversat.engines.cuda.capture import Capturer, Replay, rehearse
@@ -314,6 +315,28 @@ def test_what_is_verified_is_what_one_segment_writes(engines: Engines, length: i
         np.testing.assert_allclose(written.log_probs[0], expected.log_probs[0], atol=2e-4)
         if draft == words:
             assert written.steps == -(-len(expected.segments[0]) // (AHEAD + 1))
+
+
+@pytest.mark.parametrize("max_buckets", [96, 1])  # one: the other's work drops what was captured, too
+def test_a_sentence_verified_in_between_takes_nothing_from_another(max_buckets: int) -> None:
+    """As a server does it: a short request is translated between two passes of a long one."""
+    graphs = GraphEngine(lively_model(SHAPES["small"]), CPU, torch.float32, max_buckets=max_buckets)
+    limits = Options(limits=np.array([50]))
+    written = [(source, graphs.decode([source], np.array([1]), limits)[0]) for source in sources_of([30] * 20)]
+    (first, expected), (second, other) = [(source, one) for source, one in written if one.steps > 5][:2]
+    passes, inner = 0, list[Decoded]()
+
+    def in_between() -> None:
+        nonlocal passes
+        passes += 1
+        if passes == 4:
+            with stoppable(lambda: None):
+                inner.append(write_verified([], graphs.verifier(second, 50), 50, scores=True))
+
+    with stoppable(in_between):
+        again = write_verified([], graphs.verifier(first, 50), 50, scores=True)  # without a draft: a token a pass
+    assert [again.segments, inner[0].segments] == [expected.segments, other.segments]
+    np.testing.assert_allclose(again.log_probs[0], expected.log_probs[0], atol=2e-4)
 
 
 def test_drafts_are_verified_by_graphs_not_step_by_step(engines: Engines) -> None:
