@@ -12,6 +12,7 @@ from dataclasses import dataclass
 _INDENT = re.compile(r" {0,3}(?=\S)")
 _MARKED = re.compile(r" *(?:[-*•·‣–—#>+|=~:]|\(?(?:\d{1,3}|[A-Za-z])[.)]\s|```|//|<)")
 _NARROWEST, _WIDEST = 40, 130
+_OTHER_BREAKS = re.compile(r"[\r\v\f\x1c-\x1e\x85\u2028\u2029]")
 _COLUMNS = re.compile(r"\t|\S {3,}\S")
 _SENTENCE_END = re.compile(r"[.!?…:;][\"'”’“»)\]]*\Z")
 
@@ -72,7 +73,7 @@ def paragraphs(text: str) -> Iterator[str | Wrapped]:
 def is_wrapped(lines: Sequence[str]) -> bool:
     """Say whether lines are one paragraph that was wrapped."""
     width = max(map(len, lines), default=0)
-    if len(lines) < 2 or not _NARROWEST <= width <= _WIDEST or "\r" in "".join(lines):
+    if len(lines) < 2 or not _NARROWEST <= width <= _WIDEST or _OTHER_BREAKS.search("".join(lines)):
         return False
     if len({len(line) - len(line.lstrip()) for line in lines[1:]}) > 1 or not all(map(_INDENT.match, lines)):
         return False

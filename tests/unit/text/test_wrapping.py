@@ -36,6 +36,14 @@ def test_a_wrapped_paragraph_is_one_text_and_wrapped_again(width: int, indent: s
     assert translate_documents([page], list, language="en")[0].text == page
 
 
+@pytest.mark.parametrize("other", ["\u2028", "\x0b", "\x85"])
+def test_a_line_with_a_break_of_another_kind_was_not_wrapped(other: str) -> None:
+    text = f"5{other}'\nm{'a' * 39}"
+    assert not is_wrapped(text.split("\n"))
+    (result,) = translate_documents([text], lambda texts: [one.upper() for one in texts], language="en")
+    assert result.text == text.upper()
+
+
 VERSE = """Tiger, tiger, burning bright
 In the forests of the night,
 What immortal hand or eye
