@@ -4,7 +4,7 @@ import asyncio
 import threading
 import time
 from abc import ABC, abstractmethod
-from collections import Counter
+from collections import Counter, OrderedDict
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -15,6 +15,7 @@ T = TypeVar("T")  # a task
 R = TypeVar("R")  # its result
 
 _LOOK_EVERY = 0.5  # seconds an idle thread waits before it looks whether its worker is still alive
+_MOST_CLIENTS = 16_384  # whose last turns are remembered
 _TRIES = 3  # workers that may die of a job
 _SHORT = 150  # what a request may cost at most to be done in between, while a longer one is being done
 _ERRAND = 75  # what all that is done in between at one time may cost, beside whose turn it is
@@ -132,7 +133,7 @@ class Batcher(Generic[G, T, R]):
         self._changed = threading.Condition()
         self._closed = threading.Event()
         self._hurried = False
-        self._now, self._last_turn = 0.0, dict[str, float]()  # in cost, not seconds
+        self._now, self._last_turn = 0.0, OrderedDict[str, float]()  # in cost, not seconds
         self._running = 0
         self._seconds_a_job = 0.05
         self._threads = [threading.Thread(target=self._work, args=[worker], daemon=True) for worker in workers]
@@ -156,8 +157,10 @@ class Batcher(Generic[G, T, R]):
             if self._closed.is_set():
                 raise ClosedError
             self._make_room(client, len(jobs))
-            start = max(self._now, self._last_turn.get(client, 0.0))
+            start = max(self._now, self._last_turn.pop(client, 0.0))
             turn = self._last_turn[client] = start + sum(cost for _, _, cost in jobs)
+            if len(self._last_turn) > _MOST_CLIENTS:
+                self._last_turn.popitem(last=False)
             queued = [_Job[G, T, R](client, *job, loop.create_future(), loop, start, turn) for job in jobs]
             self._waiting += queued
             self._changed.notify()
