@@ -118,8 +118,8 @@ class Batcher(Generic[G, T, R]):
     """Hand groups of alike jobs to workers, each in a thread of its own.
 
     Clients take turns by cost (fair queueing): the turn of a request comes when it and its client's requests before it
-    would be done if every client had an equal share. Whose turn it is, is always in the next batch; who keeps it company
-    would soon have had its turn too, lest a short request waits for the jobs of a long one beside it.
+    would be done if every client had an equal share. Whose turn it is, is always in the next batch; who keeps it
+    company would soon have had its turn too, lest a short request waits for the jobs of a long one beside it.
     """
 
     def __init__(
@@ -279,7 +279,7 @@ class Batcher(Generic[G, T, R]):
         return len(self._waiting) >= self._limits.jobs or self._hurried
 
     def _take(self, choice: list[_Job[G, T, R]], most: int) -> Batch[G, T, R]:
-        """Take whose turn it is, and of those whose turn is near the ones most like it, of at most that cost together."""
+        """Take whose turn it is, and of those whose turn is near the ones most like it, at most that cost together."""
         first = min(choice, key=lambda job: job.turn)
         self._now = max(self._now, first.start)
         near = [job for job in choice if job.turn <= first.turn + _SHORT or job.client == first.client]

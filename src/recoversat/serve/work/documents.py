@@ -1,4 +1,4 @@
-"""Read and write documents that strangers send: what is called here runs in a process of its own (`process/fork_server.py`).
+"""Read and write documents that strangers send; what is here runs in a process of its own (`process/fork_server.py`).
 
 It knows no model and imports little, so that such a process starts fast.
 """
