@@ -62,6 +62,9 @@ def sentence(number: int) -> str:
     return " ".join([*(WORDS[int(digit)] for digit in f"{number:03d}"), *WORDS[: number % 7]])
 
 
+_RUN = "import runpy; runpy.run_module('recoversat', run_name='__main__')"
+
+
 @dataclass
 class Running:
     """A server that runs; `address` is where."""
@@ -90,11 +93,15 @@ class Running:
 
 
 @contextmanager
-def serving(folder: Path, log: Path, *options: str) -> Iterator[Running]:
-    """Start `recoversat serve` on a free port, wait until it is ready, and stop it in the end."""
-    command = [sys.executable, "-m", "recoversat", "serve", "--model", str(folder), "--port", "0", *options]
+def serving(folder: Path, log: Path, *options: str, prelude: str = "") -> Iterator[Running]:
+    """Start `recoversat serve` on a free port, wait until it is ready, and stop it in the end.
+
+    What a `prelude` changes of our modules is changed in the process that answers; and it has a group of its own.
+    """
+    start = ["-c", f"{prelude}; {_RUN}"] if prelude else ["-m", "recoversat"]
+    command = [sys.executable, *start, "serve", "--model", str(folder), "--port", "0", *options]
     with open(log, "wb") as stream:
-        process = subprocess.Popen(command, stderr=stream)
+        process = subprocess.Popen(command, stderr=stream, start_new_session=bool(prelude))
     try:
         yield Running(process, _address(process, log), log)
     finally:

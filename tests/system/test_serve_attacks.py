@@ -255,6 +255,41 @@ def test_workers_leave_when_the_server_is_killed(folder: Path, tmp_path: Path) -
     assert "Traceback" not in (tmp_path / "log").read_text()
 
 
+def send_file(server: Running, content: str) -> int:
+    """Send a text file; return the status of the answer."""
+    fields = {"source": "en", "target": "de"}.items()
+    parts = [f'--b\r\nContent-Disposition: form-data; name="{name}"\r\n\r\n{value}\r\n' for name, value in fields]
+    file = f'--b\r\nContent-Disposition: form-data; name="file"; filename="a.txt"\r\n\r\n{content}\r\n--b--\r\n'
+    client = HTTPConnection("127.0.0.1", port(server), timeout=20)
+    kind = {"Content-Type": "multipart/form-data; boundary=b"}
+    client.request("POST", "/translate_file", "".join([*parts, file]), kind)
+    return client.getresponse().status
+
+
+def test_a_file_that_does_harm_costs_nobody_else_anything(tmp_path: Path) -> None:
+    bad = "from recoversat.serve.http import files; from tests.unit.serve import bad_documents as bad"
+    prelude = f"{bad}; files.read_document = bad.read_as_told"
+    with serving(builtin_models()[0], tmp_path / "log", prelude=prelude) as server, ThreadPoolExecutor(1) as pool:
+        workers = server.workers()
+        assert [send_file(server, harm) for harm in ("alpha", "crash", "allocate", "bravo")] == [200, 500, 400, 200]
+        (fork_server,) = [pid for pid in server.workers() if pid not in workers]
+        looping = pool.submit(send_file, server, "loop")
+        until(lambda: bool(psutil.Process(fork_server).children()))
+        start = time.monotonic()
+        assert server.get("/livez")
+        assert server.post("/translate", q="alpha", **EN_DE)["translatedText"]
+        assert time.monotonic() - start < 2
+        psutil.Process(fork_server).children()[0].kill()  # as a system does that has no memory left
+        assert looping.result() == 400
+        waiting = pool.submit(send_file, server, "slowly alpha")
+        until(lambda: bool(psutil.Process(fork_server).children()))
+        os.killpg(server.process.pid, signal.SIGTERM)  # reaches them all; the server waits for its children
+        assert waiting.result() == 200
+        assert server.process.wait(20) == 0
+        assert not any(psutil.pid_exists(pid) for pid in (*workers, fork_server))
+    assert "Traceback" not in (tmp_path / "log").read_text()
+
+
 def test_no_temporary_space_is_needed(folder: Path, tmp_path: Path) -> None:
     code = "import resource, sys; resource.setrlimit(resource.RLIMIT_FSIZE, (int(sys.argv[1]),) * 2)"
     nowhere = {**os.environ, "TMPDIR": "/nonexistent", "TEMP": "/nonexistent", "TMP": "/nonexistent"}

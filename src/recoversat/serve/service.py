@@ -1,15 +1,17 @@
 """All that is needed to answer requests, put together in one place."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from recoversat.serve.http.api_keys import ApiKey, find_api_key, read_api_keys
 from recoversat.serve.http.rate_limit import RateLimiter, network_of
 from recoversat.serve.http.refusals import RefusalError, slow_down
+from recoversat.serve.process.fork_server import ForkServer
 from recoversat.serve.process.metrics import Metrics
 from recoversat.serve.settings import ServeSettings
 from recoversat.serve.work.batching import Batcher, BatchLimits, Worker
 from recoversat.serve.work.catalog import Catalog, OfferedModel
+from recoversat.serve.work.documents import import_readers
 from recoversat.serve.work.translating import BatchKey, Outcome, Task
 from recoversat.text.languages import Detected, LanguageDetector
 
@@ -29,6 +31,7 @@ class Service:
     metrics: Metrics
     limiter: RateLimiter
     keys: list[ApiKey]
+    fork_server: ForkServer = field(default_factory=lambda: ForkServer(import_readers))
     draining: bool = False
 
     def check_key(self, given: str, address: str) -> ApiKey | None:
@@ -46,12 +49,15 @@ class Service:
             raise RefusalError(403, "Invalid API key")
         return key
 
-    def admit(self, given: str, address: str, cost: int = 1) -> str:
-        """Refuse whoever has no valid key or asks for too much; `cost` is in requests. Return who asks."""
+    def admit(self, given: str, address: str, cost: int = 1, paid: int = 0) -> str:
+        """Refuse whoever has no valid key or asks for too much; `cost` and what is `paid` of it are in requests.
+
+        Return who asks.
+        """
         key = self.check_key(given, address)
         caller = f"key {key.digest.hex()}" if key else f"address {network_of(address)}"
         rate = (key and key.rate_limit) or self.settings.rate_limit
-        if rate and (wait := self.limiter.wait_time(caller, rate, cost)):
+        if rate and (wait := self.limiter.wait_time(caller, rate, cost, paid=paid)):
             raise slow_down(rate, wait)
         return caller
 
@@ -63,6 +69,11 @@ class Service:
         """Refuse new requests at the gate; those already past it are answered, and soon."""
         self.draining = True
         self.batcher.hurry()
+
+    def close(self, timeout: float) -> None:
+        """Let all other processes go."""
+        self.fork_server.close()
+        self.batcher.close(timeout)
 
 
 def make_service(

@@ -44,6 +44,8 @@ class ServeSettings:
     device: Device = "cpu"
     compute_type: ComputeTypeName = "default"
     header_timeout: float = 10.0  # seconds a client has to send a request's headers
+    file_seconds: float = 30.0  # to read a file, and to write it
+    file_memory: int = 1_000_000_000  # bytes to read or write a file with
     shutdown_timeout: float = 30.0  # seconds running requests get to finish
 
     @property

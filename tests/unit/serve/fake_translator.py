@@ -15,11 +15,13 @@ from starlette.testclient import TestClient
 
 from recoversat.config import Config
 from recoversat.inference.translation import Segment, Translation, Verified
+from recoversat.serve.process.fork_server import ForkServer
 from recoversat.serve.process.metrics import Metrics
 from recoversat.serve.service import Service, make_service
 from recoversat.serve.settings import ServeSettings
 from recoversat.serve.work.batching import Batch, Worker
 from recoversat.serve.work.catalog import Catalog, ServedModel, serve_model
+from recoversat.serve.work.documents import import_readers
 from recoversat.serve.work.translating import BatchKey, Job, Outcome, Task, translate_tasks
 from recoversat.text.alignment import Part, Range
 from recoversat.text.documents.block import Block
@@ -34,6 +36,7 @@ WORDS = (
 )
 MakeClient = Callable[..., TestClient]
 SURE, UNSURE = -0.05, -1.2
+FORK_SERVER = ForkServer(import_readers)  # of all tests: each start of one takes a while
 
 
 def last_word(text: str) -> Range:
@@ -189,4 +192,6 @@ class InThisProcess(Worker[BatchKey, Task, Outcome]):
 def fake_service(settings: ServeSettings, models: Sequence[ServedModel]) -> Service:
     """Put a service together whose worker runs in this process."""
     metrics = Metrics()
-    return make_service(settings, models, [InThisProcess(settings, models, metrics)], metrics)
+    service = make_service(settings, models, [InThisProcess(settings, models, metrics)], metrics)
+    service.fork_server = FORK_SERVER
+    return service

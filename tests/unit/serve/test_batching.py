@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from recoversat.serve.work import batching
 from recoversat.serve.work.batching import (
     Batch,
     Batcher,
@@ -97,6 +98,23 @@ def test_a_batch_costs_no_more_than_it_may() -> None:
 
     asyncio.run(main())
     assert worker.seen == [[40, 45], [50], [500]]
+
+
+def test_a_crowd_of_clients_is_not_remembered_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(batching, "_MOST_CLIENTS", 10)
+    worker = Doing(same, is_open=False)
+
+    async def main() -> None:
+        batcher = Batcher([worker], BatchLimits(window=0))
+        batcher.submit("busy", jobs("a", [(1, 1)]))
+        await busy(worker)  # the queue never empties while there is something to do
+        for number in range(50):
+            batcher.submit(f"client {number}", jobs("a", [(1, 1)]))[0].cancel()
+        assert list(batcher._last_turn) == [f"client {number}" for number in range(40, 50)]
+        worker.gate.set()
+        batcher.close()
+
+    asyncio.run(main())
 
 
 def test_a_lost_result_is_an_error_and_not_a_hanging_request() -> None:

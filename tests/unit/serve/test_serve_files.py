@@ -4,15 +4,19 @@ import io
 import threading
 import time
 import zipfile
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import docx
+import psutil
 import pytest
 from starlette.testclient import TestClient
 
 from recoversat.serve.http import files
-from tests.unit.serve.fake_translator import MakeClient, fake_model
+from tests.unit.serve import bad_documents as bad
+from tests.unit.serve.fake_translator import FORK_SERVER, MakeClient, fake_model
+from tests.unit.serve.test_connections import listening, until
 
 DATA = Path(__file__).parents[2] / "data" / "documents"
 REPORT = (DATA / "report.docx").read_bytes()
@@ -27,6 +31,11 @@ def fetched(client: TestClient, answer: Any) -> bytes:
     assert answer.status_code == 200, answer.text
     assert list(answer.json()) == ["translatedFileUrl"]
     return client.get(answer.json()["translatedFileUrl"]).content
+
+
+def readers() -> list[psutil.Process]:
+    """List the processes that read or write a file."""
+    return psutil.Process(FORK_SERVER.pid).children() if FORK_SERVER.pid else []
 
 
 def test_a_file_comes_back_in_its_own_format(client: TestClient) -> None:
@@ -130,13 +139,24 @@ def test_the_language_may_be_found_out_and_may_be_the_same(make_client: MakeClie
 
 def test_keys_and_rates_hold_for_files(make_client: MakeClient, tmp_path: Path) -> None:
     (tmp_path / "keys").write_text("secret\n")
-    client = make_client(api_keys=tmp_path / "keys", rate_limit=3, char_limit=10)
+    client = make_client(api_keys=tmp_path / "keys", rate_limit=4, char_limit=10)
     assert send(client, "two").status_code == 400
     assert send(client, "two", api_key="wrong").status_code == 403
     answer = send(client, "two dogs in a park", api_key="secret")  # 18 characters count as two requests
     assert fetched(client, answer) == b"TWO DOGS IN A PARK"
-    assert send(client, "two dogs in a park", api_key="secret").status_code == 429
+    assert send(client, "two dogs in a park in a house", api_key="secret").status_code == 429  # it has been read
     assert send(client, "two", api_key="secret").status_code == 200
+    assert send(client, "two", api_key="secret").status_code == 429
+
+
+def test_what_is_read_in_vain_counts_too(make_client: MakeClient) -> None:
+    client = make_client(rate_limit=2)
+    assert [send(client, b"two", "a.docx").status_code for _ in range(3)] == [400, 400, 429]
+
+
+def test_a_file_that_costs_more_than_all_a_minute_has_takes_all_of_it(make_client: MakeClient) -> None:
+    client = make_client(rate_limit=2, char_limit=10)
+    assert [send(client, "two dogs in a park " * 10).status_code for _ in range(2)] == [200, 429]
 
 
 def test_a_long_file_is_done_in_parts_so_that_others_take_their_turns(client: TestClient) -> None:
@@ -165,6 +185,91 @@ def test_no_more_files_are_taken_than_there_is_room_for(make_client: MakeClient)
     assert send(client, "three").status_code == 200
 
 
+TOO_SLOW = 400, "Invalid request: the file takes more than 2 seconds to be read or written"
+TOO_LARGE = 400, "Invalid request: the file takes more than 50 MiB of memory to be read or written"
+FAILED = 500, "Cannot translate file: reading or writing it failed"
+
+
+@pytest.mark.parametrize(
+    ("when", "harm", "settings", "refusal"),
+    [
+        ("read_document", bad.loop, {"file_seconds": 2.0}, TOO_SLOW),
+        ("write_document", bad.doze, {"file_seconds": 2.0}, TOO_SLOW),
+        ("read_document", bad.allocate, {"file_memory": 50 << 20}, TOO_LARGE),
+        ("write_document", bad.allocate, {"file_memory": 50 << 20}, TOO_LARGE),
+        ("read_document", bad.crash, {}, FAILED),
+        ("write_document", bad.crash, {}, FAILED),
+        ("read_document", bad.fail, {}, FAILED),
+    ],
+)
+def test_a_reader_that_does_harm_costs_its_own_request_only(
+    make_client: MakeClient, monkeypatch: pytest.MonkeyPatch, when: str, harm: Any, settings: Any, refusal: Any
+) -> None:
+    assert send(make_client(), REPORT, "a.docx").status_code == 200
+    monkeypatch.setattr(files, when, harm)
+    answer = send(make_client(**settings), REPORT, "a.docx")
+    assert (answer.status_code, answer.json()["error"]) == refusal
+    monkeypatch.undo()
+    assert send(make_client(), REPORT, "a.docx").status_code == 200
+
+
+def test_others_are_answered_while_a_reader_loops(make_client: MakeClient, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(files, "read_document", bad.loop)
+    with make_client() as client, ThreadPoolExecutor(2) as pool:
+        stuck = [pool.submit(send, client, REPORT, "a.docx") for _ in range(2)]
+        until(lambda: len(readers()) == 2)
+        start = time.monotonic()
+        for _ in range(10):
+            assert client.get("/livez").status_code == 200
+            text = {"q": "two dogs", **EN_DE}
+            assert client.post("/translate", json=text).json() == {"translatedText": "TWO DOGS"}
+        assert time.monotonic() - start < 5
+        for reader in readers():
+            reader.kill()
+        assert [one.result().status_code for one in stuck] == [400, 400]
+
+
+def test_two_files_are_read_at_a_time(make_client: MakeClient, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(files, "read_document", bad.doze)
+    monkeypatch.setattr(files, "_UPLOADS_OF_ONE", 4)
+    with make_client() as client, ThreadPoolExecutor(4) as pool:
+        sent = [pool.submit(send, client, REPORT, "a.docx") for _ in range(4)]
+        for _ in range(2):
+            until(lambda: len(readers()) == 2)
+            time.sleep(0.2)
+            first, second = readers()
+            first.kill()
+            second.kill()
+        assert [one.result().status_code for one in sent] == [400] * 4
+
+
+def test_who_sends_a_file_and_leaves_ends_its_reader(
+    make_client: MakeClient, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO")
+    monkeypatch.setattr(files, "read_document", bad.doze)
+    client = make_client()
+    form = client.build_request("POST", "/translate_file", files={"file": ("a.docx", REPORT)}, data=EN_DE)
+    head = "".join(f"{name}: {value}\r\n" for name, value in form.headers.items())
+    with listening(client.app, client.service.settings) as connect, connect() as sender:
+        sender.sendall(f"POST /translate_file HTTP/1.1\r\n{head}\r\n".encode() + form.read())
+        until(lambda: len(readers()) == 1)
+        sender.close()
+        until(lambda: not readers())
+        until(lambda: "POST /translate_file 499" in caplog.text)
+
+
+def test_one_file_does_not_fill_the_queue(make_client: MakeClient) -> None:
+    client = make_client(queue_size=40)
+    text = "two dogs run in the park today and sleep.\n" * 2000  # some 90 parts
+    assert fetched(client, send(client, text)) == text.upper().encode()
+
+
+def test_a_page_says_which_language_it_is_in_now(client: TestClient) -> None:
+    page = '<html lang="en"><p>two dogs</p> <p> </p></html>'
+    assert fetched(client, send(client, page, "a.html")) == b'<html lang="de"><p>TWO DOGS</p> <p> </p></html>'
+
+
 def test_a_server_may_take_no_files(make_client: MakeClient) -> None:
     client = make_client(file_limit=0)
     assert send(client, "two").status_code == 404
@@ -177,5 +282,5 @@ def test_nothing_is_written_to_disk(client: TestClient, monkeypatch: pytest.Monk
         raise AssertionError("a temporary file")
 
     monkeypatch.setattr("tempfile.SpooledTemporaryFile.rollover", never)
-    assert send(client, b"two\n" + b" " * 3_000_000, "a.html").status_code == 400  # too many characters
-    assert fetched(client, send(client, b"<p>two</p><!--" + b" " * 3_000_000 + b"-->", "a.html"))[:10] == b"<p>TWO</p>"
+    assert send(client, b"two\n" + b" " * 1_200_000, "a.html").status_code == 400  # too many characters
+    assert fetched(client, send(client, b"<p>two</p><!--" + b" " * 1_200_000 + b"-->", "a.html"))[:10] == b"<p>TWO</p>"

@@ -7,8 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pydantic import ValidationError
 from starlette.testclient import TestClient
 
+from recoversat.serve.http.messages import TranslateRequest
 from tests.unit.serve.fake_translator import MakeClient, fake_model
 
 EN_DE = {"source": "en", "target": "de"}
@@ -227,3 +229,9 @@ def test_texts_are_logged_only_on_request(make_client: MakeClient, caplog: pytes
         "POST /translate 400 0 ms",
         "POST /translate 200 0 ms en-de 1 texts 15 characters ['two public dogs'] -> ['TWO PUBLIC DOGS']",
     ]
+
+
+def test_a_list_of_what_is_no_text_gets_one_complaint() -> None:
+    with pytest.raises(ValidationError) as refused:
+        TranslateRequest.model_validate({"q": [1] * 1000, "source": "en", "target": "de"})
+    assert refused.value.error_count() == 2  # it is neither a text nor a list of texts

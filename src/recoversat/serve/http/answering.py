@@ -2,9 +2,9 @@
 
 import asyncio
 import math
-from collections.abc import Sequence
+from collections.abc import Coroutine, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from fastapi import Request
 
@@ -14,6 +14,7 @@ from recoversat.serve.http.messages import TranslateRequest
 from recoversat.serve.http.refusals import RefusalError, client_left, shutting_down, too_busy, too_much
 from recoversat.serve.service import Service
 from recoversat.serve.work.batching import ClosedError, QueueFullError
+from recoversat.serve.work.documents import Group
 from recoversat.serve.work.translating import BatchKey, ForcedToken, Outcome, Task, joined
 from recoversat.text.directions import known_language
 from recoversat.text.glossary import Glossary
@@ -25,6 +26,9 @@ _HTML = 3  # times the cost of plain text: what stands in elements is translated
 _GLOSSARY = 4  # times the cost: where a term is missing, a sentence is written again in several ways
 _LONGEST = 40  # characters of a code that are said back to whoever sent it
 _SHORT = 40  # characters; shorter texts of a list are detected together
+_GROUPS_AT_ONCE = 32  # of a file that wait to be translated
+
+R = TypeVar("R")
 
 
 @dataclass(frozen=True)
@@ -40,8 +44,8 @@ def plan(service: Service, wanted: TranslateRequest) -> Plan:
     """Check limits and languages, and choose a model for each text."""
     texts = wanted.texts
     check_size(service, texts)
-    source = "auto" if wanted.source == "auto" else _on_offer(service, wanted.source)
-    target = _on_offer(service, wanted.target)
+    source = "auto" if wanted.source == "auto" else on_offer(service, wanted.source)
+    target = on_offer(service, wanted.target)
     detected = detect_all(service, texts) if source == "auto" else None
     sources = [found.language for found in detected] if detected else [source] * len(texts)
     return Plan([_key(service, wanted, one, target) for one in sources], detected, f"{source}-{target}")
@@ -49,7 +53,7 @@ def plan(service: Service, wanted: TranslateRequest) -> Plan:
 
 def file_key(service: Service, fields: dict[str, Any]) -> BatchKey:
     """Check the languages of a file, and choose a model for it."""
-    source, target = (_on_offer(service, str(fields[name])) for name in ("source", "target"))
+    source, target = (on_offer(service, str(fields[name])) for name in ("source", "target"))
     if source == target:
         return BatchKey(source, target, None)
     key = _key(service, TranslateRequest(q="file", source=source, target=target), source, target)
@@ -57,24 +61,32 @@ def file_key(service: Service, fields: dict[str, Any]) -> BatchKey:
     return key
 
 
-async def wait_for(
-    service: Service, client: str, request: Request, key: BatchKey, tasks: Sequence[Task], timeout: float
-) -> list[Outcome]:
-    """Queue the parts of a file and wait for them all."""
-    costs = [task.cost * (_HTML if any(block.tags for block in task.blocks) else 1) for task in tasks]
-    return await _done(service, client, request, [(key, *job) for job in zip(tasks, costs, strict=True)], timeout)
+async def translate_blocks(
+    service: Service, client: str, request: Request, key: BatchKey, groups: Sequence[Group], timeout: float
+) -> list[str]:
+    """Have the blocks of a file translated; a few groups wait at a time, lest one file fills the queue."""
+
+    async def work() -> list[str]:
+        done: list[str] = []
+        for first in range(0, len(groups), _GROUPS_AT_ONCE):
+            jobs = [_file_job(key, group) for group in groups[first : first + _GROUPS_AT_ONCE]]
+            done += [text for outcome in await _done(service, client, jobs) for text in outcome.blocks]
+        return done
+
+    return await while_wanted(request, work(), timeout)
 
 
-async def _done(
-    service: Service, client: str, request: Request, jobs: list[tuple[BatchKey, Task, int]], timeout: float
-) -> list[Outcome]:
-    """Queue jobs and wait for them, until the deadline or until the client has left; nothing stays in the queue."""
+def _file_job(key: BatchKey, group: Group) -> tuple[BatchKey, Task, int]:
+    task = Task(group.text, group=group)
+    return key, task, task.cost * (_HTML if group.has_tags else 1)
+
+
+async def _done(service: Service, client: str, jobs: list[tuple[BatchKey, Task, int]]) -> list[Outcome]:
+    """Queue jobs and wait for them; nothing stays in the queue."""
     futures: list[asyncio.Future[Outcome]] = []
     try:
-        if jobs:
-            futures += service.batcher.submit(client, jobs)
-            await _all_done(futures, request, timeout)
-        return [future.result() for future in futures]
+        futures += service.batcher.submit(client, jobs)
+        return await asyncio.gather(*futures)
     except QueueFullError as full:
         raise too_busy(full.retry_after) from None
     except ClosedError:
@@ -87,7 +99,28 @@ async def _done(
             _ = future.cancel() or future.cancelled() or future.exception()
 
 
-def _on_offer(service: Service, code: str) -> str:
+async def while_wanted(request: Request, work: Coroutine[Any, Any, R], timeout: float | None = None) -> R:
+    """Do some work, until time is up or the client has left."""
+    task, left = asyncio.ensure_future(work), asyncio.ensure_future(_client_leaves(request))
+    try:
+        await asyncio.wait([task, left], timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
+        if task.done():
+            return task.result()
+        if left.done():
+            raise client_left()
+        raise RefusalError(503, f"Timed out after {timeout:g} seconds: try again later", retry_after=1)
+    finally:
+        task.cancel()
+        left.cancel()
+        await asyncio.gather(task, left, return_exceptions=True)  # else asyncio logs what nobody looks at
+
+
+async def _client_leaves(request: Request) -> None:
+    while (await request.receive())["type"] != "http.disconnect":
+        pass
+
+
+def on_offer(service: Service, code: str) -> str:
     """Find the language on offer that a code means."""
     known = service.catalog.languages
     if (found := known_language(code, known)) not in known:
@@ -175,30 +208,8 @@ async def translate_all(
                 cost = task.cost * (_HTML if key.html else 1) * (_GLOSSARY if key.glossary else 1)
                 jobs.append((key, task, cost))
                 places[-1].append(None)
-    done = iter(await _done(service, client, request, jobs, service.settings.timeout))
+    done = iter(await while_wanted(request, _done(service, client, jobs), service.settings.timeout) if jobs else [])
     return [joined([one or next(done) for one in parts]) for parts in places]
-
-
-async def _all_done(futures: "list[asyncio.Future[Outcome]]", request: Request, timeout: float) -> None:
-    left: asyncio.Future[Any] = asyncio.ensure_future(_client_leaves(request))
-    everything: asyncio.Future[Any] = asyncio.gather(*futures)  # or the first that fails
-    everything.add_done_callback(lambda done: done.cancelled() or done.exception())  # else asyncio logs it
-    try:
-        await asyncio.wait([left, everything], timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
-        if everything.done():
-            everything.result()
-            return
-        if left.done():
-            raise client_left()
-        raise RefusalError(503, f"Timed out after {timeout:g} seconds: try again later", retry_after=1)
-    finally:
-        left.cancel()
-        everything.cancel()
-
-
-async def _client_leaves(request: Request) -> None:
-    while (await request.receive())["type"] != "http.disconnect":
-        pass
 
 
 def answer(wanted: TranslateRequest, planned: Plan, outcomes: Sequence[Outcome]) -> dict[str, Any]:

@@ -118,7 +118,7 @@ def _add_translation(app: FastAPI, service: Service) -> None:
 
 
 def _add_files(app: FastAPI, service: Service) -> None:
-    desk = FileDesk()
+    desk = FileDesk(service)
     body_limit = service.settings.file_limit + 100_000
 
     @app.post(

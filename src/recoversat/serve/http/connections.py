@@ -4,6 +4,7 @@ import asyncio
 import json
 import resource
 from collections import Counter
+from functools import partial
 from typing import Any
 
 import h11
@@ -79,105 +80,124 @@ class _Begun(asyncio.Transport):
         return self._transport.is_closing()
 
 
-def limited_connections(settings: ServeSettings) -> type[H11Protocol]:
-    """Make the protocol of a server with these settings."""
-    files = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
-    most = max(1, min(settings.max_connections, files - _SPARE_FILES))
-    open_by_address: Counter[str] = Counter()
+class ConnectionLimits:
+    """How many connections there may be in all and from one address, and how many seconds a client may take."""
 
-    class LimitedProtocol(H11Protocol):
-        """HTTP/1.1 with limits; the proxy that is trusted speaks for many, so for it there is only one in all."""
+    def __init__(self, settings: ServeSettings) -> None:
+        files = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+        self.header_seconds, self.answer_seconds = settings.header_timeout, settings.timeout
+        self._most = max(1, min(settings.max_connections, files - _SPARE_FILES))
+        self._proxy = settings.trusted_proxy and network_of(settings.trusted_proxy)
+        self._open: Counter[str] = Counter()
 
-        _address = ""
-        _awaited: Any = None  # which state of h11 a client is to leave in time
-        _timer: asyncio.TimerHandle | None = None
-        _unread: asyncio.TimerHandle | None = None  # runs while a client does not read its answer
-        _said_all = False  # the client has closed its sending side
+    def count(self, address: str) -> bool:
+        """Note a connection; say whether it may stay. A trusted proxy speaks for many: it may have them all."""
+        self._open[address] += 1
+        allowed = self._most if address == self._proxy else max(1, self._most // 2)
+        return self._open.total() <= self._most and self._open[address] <= allowed
 
-        def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-            super().connection_made(transport)
-            self.conn = _Connection(h11.SERVER)
-            self._address = network_of(self.client[0]) if self.client else ""
-            open_by_address[self._address] += 1
-            trusted = settings.trusted_proxy is not None and self._address == network_of(settings.trusted_proxy)
-            allowed = most if trusted else max(1, most // 2)
-            if open_by_address.total() > most or open_by_address[self._address] > allowed:
-                error = "Too many connections: try again later"
-                transport.write(_refusal("503 Service Unavailable\r\nRetry-After: 1", error))
-                transport.close()
-            else:
-                self._wait_for_client()
+    def forget(self, address: str) -> None:
+        """Note that a connection is closed."""
+        self._open[address] -= 1
+        if not self._open[address]:
+            del self._open[address]
 
-        def connection_lost(self, exc: Exception | None) -> None:
-            super().connection_lost(exc)
-            open_by_address[self._address] -= 1
-            if not open_by_address[self._address]:
-                del open_by_address[self._address]
-            self._cancel_timer()
-            self.resume_writing()
 
-        def data_received(self, data: bytes) -> None:
-            super().data_received(data)
+class LimitedProtocol(H11Protocol):
+    """HTTP/1.1 with limits."""
+
+    _address = ""
+    _awaited: Any = None  # which state of h11 a client is to leave in time
+    _timer: asyncio.TimerHandle | None = None
+    _unread: asyncio.TimerHandle | None = None  # runs while a client does not read its answer
+    _said_all = False  # the client has closed its sending side
+
+    def __init__(self, *args: Any, limits: ConnectionLimits, **named: Any) -> None:
+        super().__init__(*args, **named)
+        self._limits = limits
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        self.conn = _Connection(h11.SERVER)
+        self._address = network_of(self.client[0]) if self.client else ""
+        if not self._limits.count(self._address):
+            error = "Too many connections: try again later"
+            transport.write(_refusal("503 Service Unavailable\r\nRetry-After: 1", error))
+            transport.close()
+        else:
             self._wait_for_client()
 
-        def send_400_response(self, msg: str) -> None:
-            """Refuse what is no HTTP, unless an answer has begun; what was asked for up to there is not done."""
-            if self.cycle and not self.cycle.response_complete:
-                self.cycle.disconnected = True
-                self.cycle.message_event.set()
-            if self.conn.our_state in (h11.IDLE, h11.SEND_RESPONSE):
-                self.transport.write(_refusal("400 Bad Request", msg))
+    def connection_lost(self, exc: Exception | None) -> None:
+        super().connection_lost(exc)
+        self._limits.forget(self._address)
+        self._cancel_timer()
+        self.resume_writing()
+
+    def data_received(self, data: bytes) -> None:
+        super().data_received(data)
+        self._wait_for_client()
+
+    def send_400_response(self, msg: str) -> None:
+        """Refuse what is no HTTP, unless an answer has begun; what was asked for up to there is not done."""
+        if self.cycle and not self.cycle.response_complete:
+            self.cycle.disconnected = True
+            self.cycle.message_event.set()
+        if self.conn.our_state in (h11.IDLE, h11.SEND_RESPONSE):
+            self.transport.write(_refusal("400 Bad Request", msg))
+        self.transport.close()
+
+    def _unsupported_upgrade_warning(self) -> None:
+        """Answer as if nothing but HTTP had been asked for, which is what the protocol wants."""
+
+    def eof_received(self) -> bool:  # type: ignore[override]
+        """Keep the connection open where there is something to answer."""
+        self._said_all = True
+        return self._answers_on()
+
+    def _answers_on(self) -> bool:
+        cycle = self.cycle
+        if cycle is None or cycle.response_complete or cycle.more_body:
+            return False
+        if cycle.transport is self.transport and not cycle.response_started:
+            cycle.transport = _Begun(self.transport, self.loop)
+        return True
+
+    def on_response_complete(self) -> None:
+        super().on_response_complete()
+        if self._said_all and not self._answers_on():  # else there was another request right behind
             self.transport.close()
+        self._wait_for_client()
 
-        def _unsupported_upgrade_warning(self) -> None:
-            """Answer as if nothing but HTTP had been asked for, which is what the protocol wants."""
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        self._unread = self.loop.call_later(self._limits.answer_seconds, self.transport.abort)
 
-        def eof_received(self) -> bool:  # type: ignore[override]
-            """Keep the connection open where there is something to answer."""
-            self._said_all = True
-            return self._answers_on()
+    def resume_writing(self) -> None:
+        super().resume_writing()
+        if self._unread:
+            self._unread.cancel()
+            self._unread = None
 
-        def _answers_on(self) -> bool:
-            cycle = self.cycle
-            if cycle is None or cycle.response_complete or cycle.more_body:
-                return False
-            if cycle.transport is self.transport and not cycle.response_started:
-                cycle.transport = _Begun(self.transport, self.loop)
-            return True
+    def _wait_for_client(self) -> None:
+        """Give the client so long for the headers, then for the body; a byte now and then gains it nothing."""
+        state = self.conn.their_state
+        if state is self._awaited and self._timer:
+            return
+        self._cancel_timer()
+        self._awaited = state
+        if state is h11.IDLE:
+            self._timer = self.loop.call_later(self._limits.header_seconds, self.transport.abort)
+        elif state is h11.SEND_BODY:
+            self._timer = self.loop.call_later(self._limits.answer_seconds + 1, self.transport.abort)
+        elif self.transport.is_closing():  # once its last answer is read
+            self._timer = self.loop.call_later(self._limits.answer_seconds, self.transport.abort)
 
-        def on_response_complete(self) -> None:
-            super().on_response_complete()
-            if self._said_all and not self._answers_on():  # else there was another request right behind
-                self.transport.close()
-            self._wait_for_client()
+    def _cancel_timer(self) -> None:
+        if self._timer:
+            self._timer.cancel()
+            self._timer = None
 
-        def pause_writing(self) -> None:
-            super().pause_writing()
-            self._unread = self.loop.call_later(settings.timeout, self.transport.abort)
 
-        def resume_writing(self) -> None:
-            super().resume_writing()
-            if self._unread:
-                self._unread.cancel()
-                self._unread = None
-
-        def _wait_for_client(self) -> None:
-            """Give the client so long for the headers, then for the body; a byte now and then gains it nothing."""
-            state = self.conn.their_state
-            if state is self._awaited and self._timer:
-                return
-            self._cancel_timer()
-            self._awaited = state
-            if state is h11.IDLE:
-                self._timer = self.loop.call_later(settings.header_timeout, self.transport.abort)
-            elif state is h11.SEND_BODY:
-                self._timer = self.loop.call_later(settings.timeout + 1, self.transport.abort)
-            elif self.transport.is_closing():  # once its last answer is read
-                self._timer = self.loop.call_later(settings.timeout, self.transport.abort)
-
-        def _cancel_timer(self) -> None:
-            if self._timer:
-                self._timer.cancel()
-                self._timer = None
-
-    return LimitedProtocol
+def limited_connections(settings: ServeSettings) -> Any:
+    """Make the protocol of a server with these settings: to uvicorn, what makes one is as good as a class."""
+    return partial(LimitedProtocol, limits=ConnectionLimits(settings))

@@ -1,38 +1,40 @@
-"""Files over HTTP: an upload is parsed here, its blocks wait for workers as texts do, the result is held a while."""
+"""Files over HTTP: an upload is read in a process of its own, its blocks wait as texts do, the result is held."""
 
 import asyncio
 import math
 import secrets
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import PurePath
-from typing import Any
+from typing import Any, ParamSpec, TypeVar
 
 from fastapi import Request
 
 from recoversat.errors import UserError
-from recoversat.files.storage import decoded
-from recoversat.serve.http.answering import file_key, wait_for
+from recoversat.serve.http.answering import file_key, on_offer, translate_blocks, while_wanted
 from recoversat.serve.http.refusals import RefusalError, too_busy, too_much
+from recoversat.serve.process.fork_server import ChildLostError, Limits
+from recoversat.serve.process.logs import log
 from recoversat.serve.service import Service
-from recoversat.serve.work.translating import BatchKey, Outcome, Task
-from recoversat.text.documents import FORMATS, Languages, format_of, parse
-from recoversat.text.documents.block import Block, Document
+from recoversat.serve.work.documents import MOST_TAGS, Reading, read_document, write_document
+from recoversat.serve.work.translating import BatchKey
+from recoversat.text.documents import FORMATS, Languages, format_of
+
+P = ParamSpec("P")
+R = TypeVar("R")
 
 _HELD_FOR = 600.0  # seconds
 _MOST_HELD = 200_000_000  # bytes of all files together
 _MOST_OF_ONE = 10  # files of one client
 _UPLOADS, _UPLOADS_OF_ONE = 16, 2  # that are read or translated at a time
-_PARSED_AT_A_TIME = 2
-_GROUP = 1000  # characters of the blocks that are translated in one go, unless one has more
+_CHILDREN = 2  # processes that read or write a file at a time
 _LONGEST_NAME = 100
 _PLAIN = ".txt"
 _DENSE = ("text", "md")  # of these nearly all is to be translated
 _LONGEST_CHARACTER = 4  # bytes
-_MOST_TAGS = 3  # of a page, for each character that may be translated
 
 
 @dataclass(frozen=True)
@@ -48,10 +50,11 @@ class HeldFile:
 class FileDesk:
     """Translated files in memory, by names nobody can guess, and how many are being worked on."""
 
-    def __init__(self) -> None:
+    def __init__(self, service: Service) -> None:
+        self._service = service
         self._held: dict[str, HeldFile] = {}
         self._busy: Counter[str] = Counter()
-        self.parsing = asyncio.Semaphore(_PARSED_AT_A_TIME)
+        self._children = asyncio.Semaphore(_CHILDREN)
 
     @contextmanager
     def place(self, address: str) -> Iterator[None]:
@@ -64,6 +67,23 @@ class FileDesk:
         finally:
             self._busy[address] -= 1
             self._busy += Counter()  # forgets those that have none
+
+    async def in_child(self, request: Request, function: Callable[P, R], *args: P.args, **named: P.kwargs) -> R:
+        """Have a document read or written in a process of its own, unless its sender leaves."""
+        settings, fork_server = self._service.settings, self._service.fork_server
+
+        async def work() -> R:
+            async with self._children:
+                limits = Limits(settings.file_seconds, settings.file_memory)
+                return await fork_server.call(limits, function, *args, **named)
+
+        try:
+            return await while_wanted(request, work())
+        except UserError as error:
+            raise RefusalError(400, f"Invalid request: {error}") from None
+        except ChildLostError as error:
+            log.error("a file was not read or written: %s", error)
+            raise RefusalError(500, "Cannot translate file: reading or writing it failed") from None
 
     def hold(self, content: bytes, filename: str, client: str) -> str:
         """Keep a file for a while; return its name."""
@@ -117,8 +137,8 @@ class Upload:
             raise too_much(size, settings.file_limit)
         if self.format in _DENSE and size > _LONGEST_CHARACTER * settings.file_char_limit:
             raise too_much(size // _LONGEST_CHARACTER, settings.file_char_limit)  # it need not be read to know that
-        if self.format == "html" and (tags := self.content.count(b"<")) > _MOST_TAGS * settings.file_char_limit:
-            raise too_much(tags, _MOST_TAGS * settings.file_char_limit)
+        if self.format == "html" and (tags := self.content.count(b"<")) > MOST_TAGS * settings.file_char_limit:
+            raise too_much(tags, MOST_TAGS * settings.file_char_limit)
         if self.suffix not in extensions():
             raise RefusalError(400, "Invalid request: file format not supported")
 
@@ -129,76 +149,41 @@ class Upload:
         )
         return f"{stem[:_LONGEST_NAME] or 'file'}.{target}{self.suffix}"
 
-    def parse(self, languages: Languages) -> Document[Any]:
-        if FORMATS[self.format].binary:
-            return parse(self.content, self.format, languages)
-        return parse(decoded(self.content, "the file"), self.format, languages)
-
 
 async def translate_upload(
     service: Service, desk: FileDesk, request: Request, upload: Upload, fields: dict[str, Any], admit: Any
 ) -> tuple[str, str, int]:
     """Translate a file; return the name it is held under, the direction, and how many characters it had."""
     upload.check(service)
-    try:
-        key, document = await _parsed(service, desk, upload, fields)
-        size = sum(len(block.text) for block in document.blocks)
-        if size > service.settings.file_char_limit:
-            raise too_much(size, service.settings.file_char_limit)
-        cost = max(1, math.ceil(size / service.settings.char_limit))
-        client = admit(cost)
-        tasks = _tasks(document.blocks) if key.source != key.target else []
-        outcomes = await wait_for(service, client, request, key, tasks, cost * service.settings.timeout)
-        content = upload.content
-        if tasks:
-            translations = _joined(document.blocks, tasks, outcomes)
-            async with desk.parsing:
-                content = await asyncio.to_thread(lambda: _encoded(document.put_back(translations)))
-    except UserError as error:
-        raise RefusalError(400, f"Invalid request: {error}") from None
-    return desk.hold(content, upload.renamed(key.target), client), f"{key.source}-{key.target}", size
+    admit(1)  # to read it is work, whatever comes of it
+    key, reading = await _read(service, desk, request, upload, fields)
+    if reading.size > service.settings.file_char_limit:
+        raise too_much(reading.size, service.settings.file_char_limit)
+    cost = max(1, math.ceil(reading.size / service.settings.char_limit))
+    client = admit(cost, paid=1)
+    content = upload.content
+    if key.source != key.target and reading.groups:
+        timeout = cost * service.settings.timeout
+        translations = await translate_blocks(service, client, request, key, reading.groups, timeout)
+        languages = Languages(key.source, key.target)
+        content = await desk.in_child(request, write_document, content, upload.format, languages, translations)
+    return desk.hold(content, upload.renamed(key.target), client), f"{key.source}-{key.target}", reading.size
 
 
-async def _parsed(
-    service: Service, desk: FileDesk, upload: Upload, fields: dict[str, Any]
-) -> tuple[BatchKey, Document[Any]]:
+async def _read(
+    service: Service, desk: FileDesk, request: Request, upload: Upload, fields: dict[str, Any]
+) -> tuple[BatchKey, Reading]:
     """Read a file; where nobody says its language, it is read to find that out."""
-    async with desk.parsing:
-        if fields["source"] == "auto":
-            guess = await asyncio.to_thread(
-                upload.parse, Languages(service.catalog.languages[0], str(fields["target"]))
-            )
-            said = "\n".join(block.text for block in guess.blocks[:100])
-            fields = fields | {"source": service.detect(said)[0].language}
+
+    async def read(source: str, target: str) -> Reading:
+        most = service.settings.file_char_limit
+        return await desk.in_child(
+            request, read_document, upload.content, upload.format, Languages(source, target), most
+        )
+
+    if fields["source"] != "auto":
         key = file_key(service, fields)
-        return key, await asyncio.to_thread(upload.parse, Languages(key.source, key.target))
-
-
-def _encoded(content: str | bytes) -> bytes:
-    return content if isinstance(content, bytes) else content.encode()
-
-
-def _pieces(block: Block) -> list[Block]:
-    """Cut a long block of plain text behind some of its lines; others stay whole."""
-    if block.markup or block.tags:
-        return [block]
-    return [replace(block, text=part.text, raw=part.text) for part in Task(block.text).parts(whole=False)]
-
-
-def _tasks(blocks: Sequence[Block]) -> list[Task]:
-    """Group blocks, so that others need not wait for a whole file."""
-    groups: list[list[Block]] = [[]]
-    size = 0
-    for piece in (piece for block in blocks for piece in _pieces(block)):
-        if groups[-1] and size + len(piece.text) > _GROUP:
-            groups.append([])
-            size = 0
-        groups[-1].append(piece)
-        size += len(piece.text)
-    return [Task("\n".join(piece.text for piece in group), blocks=tuple(group)) for group in groups if group]
-
-
-def _joined(blocks: Sequence[Block], tasks: Sequence[Task], outcomes: Sequence[Outcome]) -> list[str]:
-    """Put the translations of pieces together again, one for each block."""
-    left = iter([text for outcome in outcomes for text in outcome.blocks])
-    return ["".join(next(left) for _ in _pieces(block)) for block in blocks]
+        return key, await read(key.source, key.target)
+    guess = await read(service.catalog.languages[0], on_offer(service, str(fields["target"])))
+    key = file_key(service, fields | {"source": service.detect(guess.beginning)[0].language})
+    return key, await read(key.source, key.target) if FORMATS[upload.format].bilingual else guess

@@ -43,7 +43,8 @@ class TextRequest(BaseModel):
 
     model_config = ConfigDict(strict=True)
 
-    q: Text | Annotated[list[str], Field(min_length=1)] = Field(description="text, or list of texts")
+    # The first text that is none says it for all: a complaint for each would take longer than to translate some.
+    q: Text | Annotated[list[str], Field(min_length=1, fail_fast=True)] = Field(description="text, or list of texts")
 
     @property
     def texts(self) -> list[str]:

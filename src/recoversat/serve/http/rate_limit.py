@@ -17,13 +17,13 @@ class RateLimiter:
         self._most = most
         self._whole_at: OrderedDict[str, float] = OrderedDict()  # when a caller's allowance is whole again
 
-    def wait_time(self, caller: str, rate: int, cost: int = 1, now: float | None = None) -> float:
+    def wait_time(self, caller: str, rate: int, cost: int = 1, now: float | None = None, paid: int = 0) -> float:
         """Count `cost` requests; return 0, or without counting them the seconds until they are allowed.
 
-        What costs more than a minute's allowance takes all of it.
+        What costs more than a minute's allowance takes all of it. So many of them as are `paid` have been counted.
         """
         now = time.monotonic() if now is None else now  # a clock that nobody sets back
-        whole = max(self._whole_at.get(caller, now), now) + min(cost, rate) * _MINUTE / rate
+        whole = max(self._whole_at.get(caller, now), now) + (min(cost, rate) - paid) * _MINUTE / rate
         if whole - now > _MINUTE + 1e-6:
             return whole - now - _MINUTE
         self._whole_at[caller] = whole

@@ -67,7 +67,7 @@ def serve(settings: ServeSettings) -> None:
     named = f"[{host}]" if ":" in host else host
     log.info("recoversat serves http://%s:%d with %d worker(s)", named, port, len(workers))
     server.run(sockets=[sock])
-    service.batcher.close(timeout=5)
+    service.close(timeout=5)
     log.info("stopped")
 
 

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from recoversat.decoding.segmentwise import Forced
 from recoversat.inference.translation import Translation
 from recoversat.serve.work.catalog import ServedModel
-from recoversat.vocab import NEVER_EMITTED
 from recoversat.text.numbers import wrong_numbers
+from recoversat.vocab import NEVER_EMITTED
 
 TRIES = 2  # decodings for each alternative wanted: some turn out alike
 

@@ -4,7 +4,7 @@ import asyncio
 import threading
 import time
 from abc import ABC, abstractmethod
-from collections import Counter
+from collections import Counter, OrderedDict
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -15,6 +15,7 @@ T = TypeVar("T")  # a task
 R = TypeVar("R")  # its result
 
 _LOOK_EVERY = 0.5  # seconds an idle thread waits before it looks whether its worker is still alive
+_MOST_CLIENTS = 16_384  # whose last turns are remembered
 _TRIES = 3  # workers that may die of a job
 _SHORT = 150  # what a request may cost at most to be done in between, while a longer one is being done
 _ERRAND = 75  # what all that is done in between at one time may cost, beside whose turn it is
@@ -117,8 +118,8 @@ class Batcher(Generic[G, T, R]):
     """Hand groups of alike jobs to workers, each in a thread of its own.
 
     Clients take turns by cost (fair queueing): the turn of a request comes when it and its client's requests before it
-    would be done if every client had an equal share. Whose turn it is, is always in the next batch; who keeps it company
-    would soon have had its turn too, lest a short request waits for the jobs of a long one beside it.
+    would be done if every client had an equal share. Whose turn it is, is always in the next batch; who keeps it
+    company would soon have had its turn too, lest a short request waits for the jobs of a long one beside it.
     """
 
     def __init__(
@@ -132,7 +133,7 @@ class Batcher(Generic[G, T, R]):
         self._changed = threading.Condition()
         self._closed = threading.Event()
         self._hurried = False
-        self._now, self._last_turn = 0.0, dict[str, float]()  # in cost, not seconds
+        self._now, self._last_turn = 0.0, OrderedDict[str, float]()  # in cost, not seconds
         self._running = 0
         self._seconds_a_job = 0.05
         self._threads = [threading.Thread(target=self._work, args=[worker], daemon=True) for worker in workers]
@@ -156,8 +157,10 @@ class Batcher(Generic[G, T, R]):
             if self._closed.is_set():
                 raise ClosedError
             self._make_room(client, len(jobs))
-            start = max(self._now, self._last_turn.get(client, 0.0))
+            start = max(self._now, self._last_turn.pop(client, 0.0))
             turn = self._last_turn[client] = start + sum(cost for _, _, cost in jobs)
+            if len(self._last_turn) > _MOST_CLIENTS:
+                self._last_turn.popitem(last=False)
             queued = [_Job[G, T, R](client, *job, loop.create_future(), loop, start, turn) for job in jobs]
             self._waiting += queued
             self._changed.notify()
@@ -276,7 +279,7 @@ class Batcher(Generic[G, T, R]):
         return len(self._waiting) >= self._limits.jobs or self._hurried
 
     def _take(self, choice: list[_Job[G, T, R]], most: int) -> Batch[G, T, R]:
-        """Take whose turn it is, and of those whose turn is near the ones most like it, of at most that cost together."""
+        """Take whose turn it is, and of those whose turn is near the ones most like it, at most that cost together."""
         first = min(choice, key=lambda job: job.turn)
         self._now = max(self._now, first.start)
         near = [job for job in choice if job.turn <= first.turn + _SHORT or job.client == first.client]

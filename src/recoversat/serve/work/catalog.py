@@ -1,23 +1,18 @@
 """The models on offer: which folder translates which pair of languages, and with how many segments."""
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar, cast
+from typing import TYPE_CHECKING, Generic, TypeVar, cast
 
-from recoversat.config import Config
 from recoversat.engines.loading import ONNX, ComputeType
 from recoversat.errors import UserError
 from recoversat.files.builtin import builtin_models
 from recoversat.files.model_folder import model_fingerprint, read_config, resolve_model
-from recoversat.inference.translation import Translation
 from recoversat.serve.settings import ServeSettings
-from recoversat.text.documents.block import Block
-from recoversat.text.documents.translating import TranslatedDocument
 from recoversat.text.glossary import Glossary
-from recoversat.text.tokenizer import Tokenizer
 
 if TYPE_CHECKING:
     from recoversat.translator import Translator

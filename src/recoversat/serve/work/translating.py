@@ -11,12 +11,11 @@ from recoversat.errors import UserError
 from recoversat.inference.translation import Translation, mean_log_prob
 from recoversat.serve.work.alternatives import TRIES, other_translations
 from recoversat.serve.work.catalog import ServedModel
-from recoversat.text.documents.block import Block
+from recoversat.serve.work.documents import Group, parts_of
 from recoversat.text.documents.translating import TranslatedDocument
 from recoversat.text.glossary import Glossary
 from recoversat.vocab import DEL, NEVER_EMITTED
 
-_PART = 1000  # characters of a long text that are translated in one go, where it has several lines
 Translate = Callable[[list[str]], list[str]]
 Count = Callable[[int, int], None]  # is told of sentences and decoding steps
 
@@ -48,7 +47,7 @@ class BatchKey:
 class Task:
     """A text to translate, and what its sender wants to know beside the translation.
 
-    Of a file it is some `blocks`; then `text` is what they say, to be measured.
+    Of a file it is a `group` of blocks; then `text` is what they say, to be measured.
     """
 
     text: str
@@ -57,7 +56,7 @@ class Task:
     trace: int | None = None  # best tokens to show at each position
     forced: tuple[ForcedToken, ...] = ()
     confidence: bool = False
-    blocks: tuple[Block, ...] = ()
+    group: Group | None = None
 
     @property
     def copies(self) -> int:
@@ -73,24 +72,13 @@ class Task:
     def plain(self) -> bool:
         """Say whether only the translation is wanted."""
         more = self.alternatives or self.details or self.trace is not None or self.forced or self.confidence
-        return not (more or self.blocks)
+        return not (more or self.group)
 
     def parts(self, *, whole: bool) -> list["Task"]:
-        """Cut a long text behind some of its lines, so that others need not wait for all of it.
-
-        What is asked for beside the translation, and what is HTML, must be seen `whole`.
-
-        >>> [part.text for part in Task("one\\n" * 3 + "x" * 999 + "\\nend").parts(whole=False)]  # doctest: +ELLIPSIS
-        ['one\\none\\none\\n', 'xxx...xxx\\n', 'end']
-        """
-        if whole or not self.plain or len(self.text) <= _PART:
+        """Cut a long text, unless it must be seen `whole`: as HTML, or where more is asked for than its translation."""
+        if whole or not self.plain:
             return [self]
-        parts = [""]
-        for line in self.text.splitlines(keepends=True):
-            if parts[-1] and len(parts[-1]) + len(line) > _PART:
-                parts.append("")
-            parts[-1] += line
-        return [replace(self, text=part) for part in parts]
+        return [replace(self, text=part) for part in parts_of(self.text)]
 
 
 @dataclass(frozen=True)
@@ -149,7 +137,8 @@ def translate_tasks(job: Job, tasks: Sequence[Task]) -> list[Outcome | Exception
         results[i] = outcome
     for i in within:
         if not tasks[i].plain:
-            results[i] = _attempt(partial(_of_file if tasks[i].blocks else _alone, job, tasks[i]))
+            group = tasks[i].group
+            results[i] = _attempt(partial(_of_file, job, group) if group else partial(_alone, job, tasks[i]))
     return results
 
 
@@ -196,9 +185,9 @@ def _alone(job: Job, task: Task) -> Outcome:
     return replace(outcome, alternatives=unique)
 
 
-def _of_file(job: Job, task: Task) -> Outcome:
+def _of_file(job: Job, group: Group) -> Outcome:
     done = job.model.translator.translate_blocks(
-        task.blocks, language=job.model.source, translate=SentenceTranslator(job)
+        group.blocks, language=job.model.source, translate=SentenceTranslator(job)
     )
     return Outcome("", blocks=[block.text for block in done])
 
