@@ -491,7 +491,7 @@ FAULTS = [
     fault("GPU: a verifier takes others' rows for its own", "unit/engines/cuda/test_graph_engine.py",
           ("engines/cuda/causal.py", "if session.user is not self:", "if session.user is None:")),
     fault("GPU: a row sees the one after it", "unit/engines/cuda/test_graph_engine.py",
-          ("engines/cuda/causal.py", '<= host["newest"][:, None]', '<= host["newest"][:, None] + 1')),
+          ("engines/cuda/causal.py", "<= rows[:, None]", "<= rows[:, None] + 1")),
     fault("GPU: a token is scored in the place of the next", "unit/engines/cuda/test_graph_engine.py",
           ("engines/cuda/causal.py", "= *target, EOS", "= BOS, *target")),
     fault("a list begins with anything", "unit/engines/onnx/test_shortlist.py",

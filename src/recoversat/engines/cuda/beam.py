@@ -17,27 +17,12 @@ from torch import Tensor
 
 from recoversat.decoding.beam import Hypothesis, NBest, penalty
 from recoversat.decoding.stepping import Ints
-from recoversat.engines.cuda.capture import Capturer, Graphs, steps_before_asking
-from recoversat.engines.cuda.model import GraphModel, Rows
-from recoversat.engines.cuda.segments import fill_sources, mask_width
-from recoversat.engines.cuda.state import Arena, Field, hidden
+from recoversat.engines.cuda.capture import Capturer
+from recoversat.engines.cuda.model import GraphModel
+from recoversat.engines.cuda.session import Bucket, Session, mask_width, steps_before_asking
+from recoversat.engines.cuda.state import Field
 from recoversat.engines.torch.engine import top
 from recoversat.vocab import BOS, EOS
-
-
-@dataclass(frozen=True)
-class BeamBucket:
-    """Sizes that a set of graphs is made for."""
-
-    batch: int
-    source: int
-    beam: int
-    room: int  # cache rows: a multiple of 64
-
-    @property
-    def steps(self) -> int:
-        """How many steps there is room for."""
-        return self.room // self.beam
 
 
 @dataclass(frozen=True)
@@ -59,52 +44,30 @@ class _State:
     row_mask: Tensor  # (B, W, M) 0 where a row is the hypothesis' own or an ancestor's, -inf elsewhere
 
 
-class BeamSession:
-    """The buffers and graphs of one bucket."""
+class BeamSession(Session):
+    """Keeps W hypotheses of every sentence."""
 
-    def __init__(self, model: GraphModel, capturer: Capturer, bucket: BeamBucket) -> None:
-        self._model, self._bucket = model, bucket
-        weights, device, w = model.weights, model.weights.device, bucket.beam
-        self._arena = Arena(_fields(bucket, weights.dtype), device)
-        tensors = self._arena.device
-        self._state = _State(**{name: tensors[name] for name in _State.__dataclass_fields__})
-        self._log = torch.zeros((bucket.steps, 3, bucket.batch * w), dtype=torch.int32, device=device)
-        self._memory = model.new_memory(bucket.batch, bucket.source, tensors["source_mask"])
-        self._source_positions = weights.source_positions(bucket.source)
-        self._rows = Rows(
-            model.new_caches(bucket.batch, bucket.room),
-            weights.row_positions(bucket.room, w, same_segment=True),
-            self._state.rows,
-            self._state.row_mask,
-        )
-        itself = torch.full((w, w), -torch.inf, dtype=weights.dtype, device=device).fill_diagonal_(0)
+    def __init__(self, model: GraphModel, capturer: Capturer, bucket: Bucket) -> None:
+        weights, w = model.weights, bucket.width
+        positions = weights.row_positions(bucket.room, w, same_segment=True)
+        super().__init__(model, capturer, bucket, _fields(bucket, weights.dtype), positions)
+        self._state = _State(**{name: self._tensors[name] for name in _State.__dataclass_fields__})
+        self._log = torch.zeros((bucket.steps, 3, bucket.batch * w), dtype=torch.int32, device=weights.device)
+        itself = torch.full((w, w), -torch.inf, dtype=weights.dtype, device=weights.device).fill_diagonal_(0)
         self._itself = itself.expand(bucket.batch, w, w)  # a hypothesis sees its own newest row
-        self._hidden = hidden(weights.dtype)
-        self._fill_constants()
-        self._graphs = Graphs(capturer, self._arena.memory, self._run_encoder, self._run_step, bucket.room)
-
-    def _fill_constants(self) -> None:
-        """Write the state before the first step on the host, where it stays."""
-        host = self._arena.host
-        host["tokens"][:], host["running"][:], host["rows"][:] = BOS, 1, np.arange(self._bucket.beam)
+        host = self._host  # the state before the first step, which stays there
+        host["tokens"][:], host["running"][:], host["rows"][:] = BOS, 1, np.arange(w)
         host["sums"][:], host["best"][:], host["row_mask"][:] = -np.inf, -np.inf, self._hidden
         host["sums"][:, 0] = 0
-
-    def drop(self) -> None:
-        """Let go of the graphs; the session is not used again."""
-        self._graphs.drop()
 
     def search(self, sources: Sequence[Sequence[int]], limits: Ints, alpha: float) -> list[NBest]:
         """Find the best translation of each source; they fit the bucket."""
         self._fill(sources, limits, alpha)
         self._arena.upload()
-        self._graphs.encode()
+        self._encode()
         unasked = steps_before_asking(max(len(source) for source in sources), 1)
-        taken = self._graphs.take_steps(int(limits.max()), unasked, self._bucket.beam, self._state.n_running)
+        taken = self._take_steps(int(limits.max()), unasked, self._state.n_running)
         return self._collect(taken, len(sources), alpha)
-
-    def _run_encoder(self) -> None:
-        self._model.encode(self._arena.device["src"], self._source_positions, self._memory)
 
     def _run_step(self, n_seen: int, special: bool) -> None:
         state, (batch, width) = self._state, self._state.sums.shape
@@ -131,7 +94,7 @@ class BeamSession:
 
     def _close(self, sums: Tensor, tokens: Tensor) -> None:
         """Set aside hypotheses that ended, and sentences whose best can no longer be beaten."""
-        state, width = self._state, self._bucket.beam
+        state, width = self._state, self._bucket.width
         was_running = state.running > 0
         at_limit = (state.step + 1 >= state.limits)[:, None]
         ended = (sums > -torch.inf) & ((tokens == EOS) | at_limit) & was_running[:, None]
@@ -148,8 +111,8 @@ class BeamSession:
 
     def _fill(self, sources: Sequence[Sequence[int]], limits: Ints, alpha: float) -> None:
         """Write sources and bounds on the host; places without a sentence end at once."""
-        host, count = self._arena.host, len(sources)
-        fill_sources(sources, host["src"], host["source_mask"], self._hidden)
+        host, count = self._host, len(sources)
+        self._fill_sources(sources)
         host["limits"][:] = 1
         host["limits"][:count] = limits
         host["largest"][:] = penalty(host["limits"], alpha)
@@ -157,33 +120,31 @@ class BeamSession:
 
     def _collect(self, taken: int, count: int, alpha: float) -> list[NBest]:
         """Fetch the log and follow the best hypothesis of each sentence back to its beginning."""
-        log = self._log[:taken].cpu().numpy().reshape(taken, 3, self._bucket.batch, self._bucket.beam)
+        log = self._log[:taken].cpu().numpy().reshape(taken, 3, self._bucket.batch, self._bucket.width)
         best_at, ends = torch.stack([self._state.best_at, self._state.end]).cpu().numpy()
         tokens, log_probs = _trails(best_at[:count], log[:, :, :count])
-        lengths = (best_at[:count] // self._bucket.beam + 1).tolist()
+        lengths = (best_at[:count] // self._bucket.width + 1).tolist()
         listed = zip(tokens.tolist(), log_probs.tolist(), lengths, ends.tolist(), strict=False)
         return [NBest([_hypothesis(ids[:n], scores[:n], alpha)], end) for ids, scores, n, end in listed]
 
 
-def _fields(bucket: BeamBucket, dtype: torch.dtype) -> dict[str, Field]:
-    batch, width, steps = bucket.batch, bucket.beam, bucket.steps
-    integers, sums = torch.int64, torch.float64
+def _fields(bucket: Bucket, dtype: torch.dtype) -> dict[str, Field]:
+    batch, _, width, room = bucket
+    sums = torch.float64
     return {
-        "src": Field((batch, bucket.source), integers),
-        "limits": Field((batch,), integers),
+        "limits": Field((batch,)),
         "largest": Field((batch,), sums),
-        "penalties": Field((steps,), sums),
+        "penalties": Field((bucket.steps,), sums),
         "sums": Field((batch, width), sums),
-        "tokens": Field((batch * width,), integers),
-        "step": Field((1,), integers),
-        "rows": Field((width,), integers),
+        "tokens": Field((batch * width,)),
+        "step": Field((1,)),
+        "rows": Field((width,)),
         "running": Field((batch,), torch.int32),
-        "n_running": Field((steps,), torch.int32),
+        "n_running": Field((bucket.steps,), torch.int32),
         "best": Field((batch,), sums),
-        "best_at": Field((batch,), integers),
-        "end": Field((batch,), integers),
-        "source_mask": Field((batch, bucket.source), dtype),
-        "row_mask": Field((batch, width, mask_width(bucket.room, width)), dtype),
+        "best_at": Field((batch,)),
+        "end": Field((batch,)),
+        "row_mask": Field((batch, width, mask_width(room, width)), dtype),
     }
 
 

@@ -10,12 +10,13 @@ from recoversat.decoding.segmentwise import Decoded, Forced
 from recoversat.decoding.stepping import Ints
 from recoversat.decoding.stopping import stoppable
 from recoversat.decoding.verify import write_verified
-from recoversat.engines.cuda.beam import BeamBucket, BeamSession
+from recoversat.engines.cuda.beam import BeamSession
 from recoversat.engines.cuda.capture import Capturer, Replay, rehearse
 from recoversat.engines.cuda.engine import AHEAD, GraphEngine
 from recoversat.engines.cuda.model import GraphModel
 from recoversat.engines.cuda.ops import PlainOps
-from recoversat.engines.cuda.segments import SegmentBucket, SegmentSession
+from recoversat.engines.cuda.segments import SegmentSession
+from recoversat.engines.cuda.session import Bucket
 from recoversat.engines.cuda.weights import collect_weights
 from recoversat.engines.engine import Options
 from recoversat.engines.pairs import equal_rows
@@ -208,12 +209,12 @@ def test_a_step_asks_the_device_nothing_and_uses_nothing_of_the_host() -> None:
     """On torch's meta device there are no values: reading one, or mixing in a tensor of the host, is an error."""
     weights = collect_weights(lively_model(SHAPES["odd"]), torch.device("meta"), torch.float16)
     model, capturer = GraphModel(weights, PlainOps()), Capturer(CPU)
-    for bucket in (SegmentBucket(2, 16, 5, 64), SegmentBucket(1, 16, 1, 64), SegmentBucket(2, 16, 4, 128)):
+    for bucket in (Bucket(2, 16, 5, 64), Bucket(1, 16, 1, 64), Bucket(2, 16, 4, 128)):
         segments = SegmentSession(model, capturer, bucket)
         segments._run_encoder()
         for barred in (False, True):
             segments._run_step(64, barred)
-    beam = BeamSession(model, capturer, BeamBucket(2, 16, 4, 64))
+    beam = BeamSession(model, capturer, Bucket(2, 16, 4, 64))
     beam._run_encoder()
     beam._run_step(64, False)
 
