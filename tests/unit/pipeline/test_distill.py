@@ -13,6 +13,7 @@ from typer.testing import CliRunner
 from recoversat.cli import app
 from recoversat.data.corpus import ParallelSentences, open_corpus
 from recoversat.data.prepare import TextPairs, prepare
+from recoversat.decoding.segmentwise import Decoded
 from recoversat.engines.cuda.capture import Capturer, Replay, rehearse
 from recoversat.engines.cuda.engine import BATCHES, GraphEngine
 from recoversat.engines.engine import Engine, Options, Sources
