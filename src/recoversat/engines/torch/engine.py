@@ -43,7 +43,7 @@ class TorchEngine(StepEngine):
     def deletions(self, pairs: Sequence[Pair]) -> list[list[float]]:
         return delete_probs(self._model, pairs)
 
-    def verifier(self, source: Sequence[int], room: int, options: Options = Options()) -> TorchVerifier:
+    def verifier(self, source: Sequence[int], room: int, options: Options = Options()) -> "TorchVerifier":
         return TorchVerifier(self._model, self._start_cache([source], 1))
 
     def start(self, sources: Sources, n_segments: Ints, options: Options = Options()) -> "TorchStepper":
