@@ -7,7 +7,7 @@ import numpy as np
 from recoversat.decoding.segmentwise import Decoded, Forced
 from recoversat.decoding.stepping import Bools
 from recoversat.decoding.stopping import between_steps
-from recoversat.engines.engine import Engine, Options
+from recoversat.engines.engine import Engine, Options, Sources
 from recoversat.errors import UserError
 from recoversat.inference.best_of import BestOf, Counts, IdsOf
 from recoversat.inference.exact import decode_exactly
@@ -27,7 +27,7 @@ def options_for(request: Request, forced: Sequence[Forced] | None, begins: Bools
 
 def decode_batches(
     engine: Engine,
-    sources: list[list[int]],
+    sources: Sources,
     counts: Sequence[Counts],
     request: Request,
     options: Options,
@@ -50,7 +50,7 @@ def decode_batches(
 
 
 def _decode(
-    engine: Engine, sources: list[list[int]], counts: list[Counts], request: Request, options: Options, ids_of: IdsOf
+    engine: Engine, sources: Sources, counts: list[Counts], request: Request, options: Options, ids_of: IdsOf
 ) -> list[Decoded]:
     n_segments = np.array([own[0] for own in counts])
     if (beam := request.beam) > 1:
