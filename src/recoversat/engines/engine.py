@@ -36,6 +36,7 @@ class Options:
     together: bool = False  # all segments of a sentence may end with the first that does; not all engines do it
     iterations: int = 10  # passes of mask-predict
     lengths: int = 5  # candidates of mask-predict
+    tolerance: float = 0.0  # by how much a drafted token may be less likely than that of K = 1, which verifies it
     begins: Bools | None = None  # (V,) what a segment may begin with; K = 1, which has no border, begins as it likes
     lives: Ints | None = None  # (K,) after how many steps each segment ends, to time models that have learnt nothing
 

@@ -20,7 +20,7 @@ def options_for(request: Request, forced: Sequence[Forced] | None, begins: Bools
     return Options(
         decode.extra_steps, decode.length_penalty, forced or None, request.top_tokens,
         request.scores or request.top_tokens > 0, shortlist=decode.shortlist, verified=decode.verify_shortlist,
-        iterations=decode.iterations, lengths=decode.lengths,
+        iterations=decode.iterations, lengths=decode.lengths, tolerance=decode.tolerance,
         begins=None if forced else begins,  # a caller may force a part of a word
     )  # fmt: skip
 

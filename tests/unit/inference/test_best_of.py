@@ -163,8 +163,8 @@ def test_parts_of_a_long_text_share_a_confidence() -> None:
 
 def test_the_dial_is_a_setting_of_a_model_and_of_a_call() -> None:
     assert QUALITIES["fast"]["best_of"] == 1
-    translator = writes(SCRIPTS, quality="balanced")
-    assert translator.config.decode.best_of == QUALITIES["balanced"]["best_of"] > 1
+    translator = writes(SCRIPTS, quality="best", doubt=None)
+    assert translator.config.decode.best_of == QUALITIES["best"]["best_of"] > 1
     assert translator.translate(["no number"])[0].text == "8"
     assert translator.translate(["no number"], quality="fast")[0].text == "no number"
     (named,) = translator.translate(["no number"], segments=2)

@@ -48,6 +48,22 @@ def test_the_words_are_those_of_one_segment_in_batches_and_alone(translator, ver
         assert len(verified) == (sum(len(text.split()) > 2 for text in texts) if batch_size == 1 else 0)
 
 
+def test_with_a_tolerance_words_do_not_depend_on_the_batch(translator, verified, tmp_path: Path) -> None:
+    texts = [*write_sentences(tmp_path / "src", 30), "", "w1"]
+    exactly = translator.translate(texts, segments=1)
+    translator.set_decoding(exact=True, tolerance=0.2)
+    try:
+        alone = translator.translate(texts, batch_size=1)
+        assert len(verified) == sum(len(text.split()) > 2 for text in texts)
+        for batch_size, trace in ((4, 0), (32, 0), (32, 2)):
+            found = translator.translate(texts, batch_size=batch_size, alternatives=trace)
+            assert [(one.text, one.ids) for one in found] == [(one.text, one.ids) for one in alone]
+            assert [one.confidence for one in found] == [pytest.approx(one.confidence, abs=1e-5) for one in alone]
+    finally:
+        translator.set_decoding(exact=False, tolerance=0.0)
+    assert any(one.text != other.text for one, other in zip(alone, exactly, strict=True))
+
+
 def test_a_k_that_is_named_drafts(translator, verified, monkeypatch: pytest.MonkeyPatch) -> None:
     drafted = []
     decode = type(translator.engine).decode

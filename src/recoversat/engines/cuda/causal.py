@@ -28,16 +28,19 @@ class GraphVerifier:
     def __init__(
         self, session: "Callable[[], AbstractContextManager[CausalSession]]", ahead: int, source: Sequence[int]
     ) -> None:
-        self._session, self._source, self.ahead = session, source, ahead
+        self._session, self._source, self.ahead, self.most = session, source, ahead, ahead
         self._rows: list[int] = []
 
     def verify(self, tokens: Sequence[int], scores: bool) -> tuple[Ints, Floats]:
+        return self.compare(tokens)[:2]
+
+    def compare(self, tokens: Sequence[int]) -> tuple[Ints, Floats, Floats]:
         with self._session() as session:
             if session.user is not self:
                 session.begin([self._source], self)
                 for at in range(0, len(self._rows), self.ahead + 1):
-                    session.verify(self._rows[at : at + self.ahead + 1], at)
-            found = session.verify(tokens, len(self._rows))
+                    session.compare(self._rows[at : at + self.ahead + 1], at)
+            found = session.compare(tokens, len(self._rows))
         self._rows += tokens
         return found
 
@@ -78,11 +81,12 @@ class CausalSession(Session):
         self._fill_sources(sources)
         self._encoded = False
 
-    def verify(self, tokens: Sequence[int], seen: int) -> tuple[Ints, Floats]:
-        """Put a row for each token after the first `seen` rows; return what is likeliest after each, and how likely."""
-        self._host["tokens"][0, : len(tokens)] = tokens
-        chosen, best, _ = self._pass(seen)
-        return chosen[0, : len(tokens)].astype(np.int64), best[0, : len(tokens)]
+    def compare(self, tokens: Sequence[int], seen: int) -> tuple[Ints, Floats, Floats]:
+        """Put a row for each token after the first `seen` rows; return what `decoding.verify.Verifier` asks for."""
+        n = len(tokens)
+        self._host["tokens"][0, :n], self._host["labels"][0, : n - 1] = tokens, tokens[1:]
+        chosen, best, given = self._pass(seen)
+        return chosen[0, :n].astype(np.int64), best[0, :n], given[0, : n - 1]
 
     def _pass(self, seen: int) -> Floats:
         """Run the rows that lie in the buffers, after `seen` others; (3, B, N) as `_run_step` notes it."""

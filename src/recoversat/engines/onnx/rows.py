@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from recoversat.decoding.stepping import FREE, Bools, Floats, Ints
-from recoversat.decoding.verify import AHEAD
+from recoversat.decoding.verify import AHEAD, ALL
 from recoversat.engines.onnx.shortlist import Vocabulary
 from recoversat.engines.onnx.stepper import Binding, Positions, layer_names
 from recoversat.engines.pairs import side_by_side
@@ -49,12 +49,16 @@ class RowRunner:
         self._binding, self._positions, self._vocabulary = Binding(session), positions, vocabulary
         self._cache: Floats = np.zeros((*memory.shape[:3], room, memory.shape[4]), dtype=np.float32)
         self._binding.inputs(vocabulary.inputs)
-        self._binding.inputs({"memory_lengths": memory_lengths, "n_best": np.zeros(1, dtype=np.int64)})
+        self._binding.inputs({"memory_lengths": memory_lengths})
         self._binding.inputs(dict(zip(layer_names("memory_", len(memory) // 2), memory, strict=True)))
         self._binding.in_place(layer_names("", len(memory) // 2), self._cache)
 
     def run(self, given: ManyRows, wanted: Ints, scores: bool = True) -> tuple[Ints, Floats]:
         """Return each real row's token (R,), the one that is wanted or, where that is FREE, the best; and its score."""
+        return self._run(given, wanted, scores, 0)[:2]
+
+    def _run(self, given: ManyRows, wanted: Ints, scores: bool, n_best: int) -> tuple[Ints, Floats, Ints, Floats]:
+        """Do as `run`; also return the best token of each row and its score, if asked for one (n_best = 1)."""
         (batch, width), heads, n_rows = given.steps.shape, self._cache.shape[2], len(wanted)
         places: Ints = np.empty((batch, width, heads, 3), dtype=np.int64)  # sentence, head, place in the cache
         places[..., 0] = np.arange(batch)[:, None, None]
@@ -68,14 +72,16 @@ class RowRunner:
             "rows": np.flatnonzero(given.real),
             "wanted": wanted[:, None],
             "scored": np.array([scores]),
+            "n_best": np.array([n_best]),
         })  # fmt: skip
         chosen: Ints = np.empty((n_rows, 1), dtype=np.int64)
         log_probs: Floats = np.empty((n_rows, 1) if scores else (0, 0), dtype=np.float32)
-        none: Ints = np.empty((n_rows if scores else 0, 0), dtype=np.int64)
+        best: Ints = np.empty((n_rows if scores else 0, n_best), dtype=np.int64)
+        likely = best.astype(np.float32)
         self._binding.outputs({"chosen": chosen, "log_probs": log_probs})
-        self._binding.outputs({"best_tokens": none, "best_log_probs": none.astype(np.float32)})
+        self._binding.outputs({"best_tokens": best, "best_log_probs": likely})
         self._binding.run()
-        return self._vocabulary.ids(chosen[:, 0]), log_probs.ravel()
+        return self._vocabulary.ids(chosen[:, 0]), log_probs.ravel(), self._vocabulary.ids(best.ravel()), likely.ravel()
 
 
 def score_rows(
@@ -101,16 +107,22 @@ def score_rows(
 class OnnxVerifier(RowRunner):
     """One sentence as K = 1 writes it; rows that were forgotten stay in the cache until others take their places."""
 
-    ahead = AHEAD
+    ahead, most = AHEAD, ALL
     _rows = 0
 
     def verify(self, tokens: Sequence[int], scores: bool) -> tuple[Ints, Floats]:
+        return self.run(self._append(tokens), np.full(len(tokens), FREE), scores)
+
+    def compare(self, tokens: Sequence[int]) -> tuple[Ints, Floats, Floats]:
+        _, given, best, likely = self._run(self._append(tokens), np.array([*tokens[1:], FREE]), True, 1)
+        return best, likely, given[:-1]
+
+    def _append(self, tokens: Sequence[int]) -> ManyRows:
         carried = np.array([tokens], dtype=np.int64)  # (1, N)
         at = np.arange(self._rows, self._rows + len(tokens))
         seen = (np.arange(self._cache.shape[3]) <= at[:, None])[None]
-        rows = ManyRows(carried, np.zeros_like(carried), at[None], at, seen, np.ones_like(carried, dtype=np.bool_))
         self._rows += len(tokens)
-        return self.run(rows, np.full(len(tokens), FREE), scores)
+        return ManyRows(carried, np.zeros_like(carried), at[None], at, seen, np.ones_like(carried, dtype=np.bool_))
 
     def forget(self, rows: int) -> None:
         self._rows = rows

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from recoversat.decoding.segmentwise import Decoded
 from recoversat.decoding.stepping import FREE, Bools, Choice, Floats, Ints
-from recoversat.decoding.verify import AHEAD
+from recoversat.decoding.verify import AHEAD, ALL
 from recoversat.engines.engine import Options, Sources, StepEngine
 from recoversat.engines.pairs import Pair, side_by_side
 from recoversat.engines.torch.scoring import delete_probs, score_pairs
@@ -108,18 +108,23 @@ class TorchStepper:
 class TorchVerifier:
     """One sentence as K = 1 writes it."""
 
-    ahead = AHEAD
+    ahead, most = AHEAD, ALL
 
     def __init__(self, model: Transformer, cache: DecoderCache) -> None:
         self._model, self._cache = model, cache
 
-    @torch.inference_mode()
     def verify(self, tokens: Sequence[int], scores: bool) -> tuple[Ints, Floats]:
+        return self.compare(tokens)[:2]
+
+    @torch.inference_mode()
+    def compare(self, tokens: Sequence[int]) -> tuple[Ints, Floats, Floats]:
         rows = torch.tensor([tokens], device=self._cache.real.device)
         logits = self._model.logits(self._model.append(rows, self._cache))[0]  # (N, V)
         logits[:, [*NEVER_EMITTED, DEL]] = -torch.inf
-        log_probs, chosen = logits.log_softmax(dim=-1, dtype=torch.float32).max(dim=-1)
-        return chosen.cpu().numpy(), log_probs.cpu().numpy()
+        log_probs = logits.log_softmax(dim=-1, dtype=torch.float32)
+        given = log_probs[:-1].gather(-1, rows[0, 1:, None])[:, 0]
+        likely, chosen = log_probs.max(dim=-1)
+        return chosen.cpu().numpy(), likely.cpu().numpy(), given.cpu().numpy()
 
     def forget(self, rows: int) -> None:
         self._cache.forget(rows)

@@ -26,7 +26,7 @@ from recoversat.inference.exact import decode_exactly, decode_greedily
 from recoversat.model.transformer import Transformer
 from recoversat.text.tokenizer import BpeTokenizer
 from recoversat.translator import Translator
-from recoversat.vocab import DEL, EOS, N_SPECIAL, UNK
+from recoversat.vocab import BOS, DEL, EOS, N_SPECIAL, UNK
 
 CPU = torch.device("cpu")
 SHAPES = {
@@ -312,6 +312,16 @@ def test_what_is_verified_is_what_one_segment_writes(engines: Engines, length: i
         np.testing.assert_allclose(written.log_probs[0], expected.log_probs[0], atol=2e-4)
         if draft == words:
             assert written.steps == -(-len(expected.segments[0]) // (AHEAD + 1))
+
+
+def test_a_draft_is_compared_as_the_reference_does(engines: Engines) -> None:
+    (source,) = sources_of([20])
+    reference, graphs = (engine.verifier(source, 60) for engine in engines)
+    for tokens, kept in (([BOS, 9, 10, 11], 2), ([20, 21, 22, 23, 24], 3), ([30], 4), ([31, 32], 6)):
+        for one, other in zip(reference.compare(tokens), graphs.compare(tokens), strict=True):
+            np.testing.assert_allclose(one, other, atol=2e-4)
+        for verifier in (reference, graphs):
+            verifier.forget(kept)
 
 
 @pytest.mark.parametrize("max_buckets", [96, 1])  # one: the other's work drops what was captured, too
