@@ -64,6 +64,20 @@ def test_with_a_tolerance_words_do_not_depend_on_the_batch(translator, verified,
     assert any(one.text != other.text for one, other in zip(alone, exactly, strict=True))
 
 
+@pytest.mark.parametrize("tolerance", [0.0, 1.0])
+def test_what_is_tolerated_need_not_be_in_a_list(translator, monkeypatch: pytest.MonkeyPatch, tolerance: float) -> None:
+    asked, verifier = [], type(translator.engine).verifier
+
+    def watch(self, source, room, options=Options()):
+        asked.append(options.shortlist)
+        return verifier(self, source, room, options)
+
+    monkeypatch.setattr(type(translator.engine), "verifier", watch)
+    source = translator.tokenizer.encode(["w1 w2 w3 w4 w5 w6"])
+    exact.decode_exactly(translator.engine, source, np.array([2]), Options(tolerance=tolerance))
+    assert asked == [tolerance == 0]
+
+
 def test_a_k_that_is_named_drafts(translator, verified, monkeypatch: pytest.MonkeyPatch) -> None:
     drafted = []
     decode = type(translator.engine).decode
