@@ -19,8 +19,8 @@ import torch
 from torch import Tensor
 
 from benchmarks.gpu_check import SIZES, SOURCE_LENGTH, STEPS, endless_model
-from recoversat.engines.cuda.capture import steps_before_asking
 from recoversat.engines.cuda.engine import GraphEngine
+from recoversat.engines.cuda.session import steps_before_asking
 from recoversat.engines.engine import Options
 from recoversat.model.device import torch_device
 from recoversat.model.transformer import Transformer

@@ -4,6 +4,7 @@ An unknown key is an error that names the nearest valid one.
 """
 
 import difflib
+import re
 from collections.abc import Iterable
 from functools import reduce
 from pathlib import Path
@@ -193,10 +194,10 @@ else:
 
 # `decode.quality`, one dial for people, read in the place of others: what each of its values stands for. A way to write
 # that is named here, and is a setting of `decode` below, can be asked for from Python, the command line and over HTTP.
-_PLAIN: dict[str, Any] = {"best_of": 1, "doubt": None, "exact": False}
+_PLAIN: dict[str, Any] = {"best_of": 1, "doubt": None, "exact": False, "tolerance": 0.0}
 QUALITIES: dict[str, dict[str, Any]] = {
     "fast": _PLAIN,
-    "balanced": _PLAIN | {"best_of": 3},
+    "balanced": _PLAIN | {"exact": True, "tolerance": 1.0},
     "best": _PLAIN | {"best_of": 3, "doubt": -5.0},
     "exact": _PLAIN | {"exact": True},
 }
@@ -209,8 +210,8 @@ else:
 def with_quality(settings: dict[str, Any]) -> dict[str, Any]:
     """Replace `quality` by the settings it stands for; those named beside it win.
 
-    >>> with_quality({"quality": "balanced", "best_of": 2})
-    {'best_of': 2, 'doubt': None, 'exact': False}
+    >>> with_quality({"quality": "best", "best_of": 2})
+    {'best_of': 2, 'doubt': -5.0, 'exact': False, 'tolerance': 0.0}
     """
     if "quality" not in settings:
         return settings
@@ -249,6 +250,11 @@ class DecodeConfig(_RepairSwitches):
         5, ge=1, description="of model.kind cmlm: lengths in which a sentence is written; the best is kept"
     )
     exact: bool = Field(False, description="write what K = 1 writes, drafted in segments and verified")
+    tolerance: float = Field(
+        0.0,
+        ge=0,
+        description="with exact: a drafted token stands that K = 1 finds less likely than its own by up to this",
+    )
     begin_at: Literal["token", "word"] = Field(
         "token", description="where K > 1, what a segment may begin with: any token, or none inside a word"
     )
@@ -415,3 +421,13 @@ def did_you_mean(wrong: object, known: Iterable[str], otherwise: str) -> str:
     """Suggest the nearest of what is known, or say something else."""
     near = difflib.get_close_matches(str(wrong), list(known), n=1, cutoff=0.5)
     return f"did you mean {near[0]}?" if near else otherwise
+
+
+def check_device(name: str) -> None:
+    """Refuse what is no device, before anything is loaded.
+
+    >>> check_device("auto"), check_device("cuda:1")
+    (None, None)
+    """
+    if not re.fullmatch(r"auto|cpu|cuda(:\d+)?", name):
+        raise UserError(f"device {name}: there is no such device; use cpu, cuda or auto")

@@ -213,6 +213,27 @@ def test_drafts_are_verified_into_what_one_segment_writes(engines: dict[str, Ste
             assert written.steps <= greedy.steps
 
 
+def test_engines_let_the_same_of_a_draft_stand(engines: dict[str, StepEngine]) -> None:
+    rng = np.random.default_rng(4)
+    for source in sources_of([14, 25, 9]):
+        draft = rng.integers(N_SPECIAL, 120, len(source)).tolist()
+        first, second = (engines[name].verifier(source, 60) for name in ("torch", "fp32"))
+        assert first is not None
+        assert second is not None
+        for tokens in ([BOS, *draft[:5]], draft[2:9], draft[:1]):
+            for one, other in zip(first.compare(tokens), second.compare(tokens), strict=True):
+                np.testing.assert_allclose(one, other, atol=2e-4)
+            for verifier in (first, second):
+                verifier.forget(3)
+        for tolerance in (0.5, 3.0):
+            options = Options(limits=np.array([40]), tolerance=tolerance)
+            one, other = (
+                decode_exactly(engines[name], [source], np.array([5]), options)[0] for name in ("torch", "fp32")
+            )
+            assert one.segments == other.segments
+            np.testing.assert_allclose(one.log_probs[0], other.log_probs[0], atol=2e-4)
+
+
 def test_comparison_counts_differing_sentences(engines: dict[str, StepEngine]) -> None:
     sources = sources_of([6, 9, 4])
     assert compare_tokens(engines["torch"], engines["fp32"], sources, 3, "fp32").first_difference is None

@@ -165,15 +165,16 @@ def test_exact_is_what_one_segment_writes(translator: Translator) -> None:
 
 
 @pytest.mark.parametrize("quality", ["balanced", "best"])
-def test_the_likeliest_is_chosen_in_batches_as_alone(translator: Translator, quality: str) -> None:
+def test_the_likelier_is_written_in_batches_as_alone(translator: Translator, quality: str) -> None:
     texts = [*ENGLISH[:5], *GERMAN[:5], *ODD]
     together = translator.translate(texts, quality=quality)
     alone = [translator.translate([text], quality=quality)[0] for text in texts]
     assert [one.text for one in together] == [one.text for one in alone]
-    plain = translator.translate(texts, confidence=True)
-    chosen, found = (np.array([one.confidence or 0 for one in each]) for each in (together, plain))
-    assert (chosen > found - 0.02).all()  # what is repaired is not chosen by likelihood alone
-    assert chosen.sum() > found.sum()
+    if quality == "best":
+        plain = translator.translate(texts, confidence=True)
+        chosen, found = (np.array([one.confidence or 0 for one in each]) for each in (together, plain))
+        assert (chosen > found - 0.02).all()  # what is repaired is not chosen by likelihood alone
+        assert chosen.sum() > found.sum()
 
 
 AS_PEOPLE_WRITE = {

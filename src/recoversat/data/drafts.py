@@ -7,13 +7,10 @@ tokens in the same way: after a token that should not be there it expects DEL, a
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
-from recoversat.data.corpus import Sentences
+from recoversat.data.corpus import Sentences, within
+from recoversat.segments import Bools, Floats, Ints
 from recoversat.vocab import DEL, EOS
-
-Ints = NDArray[np.int64]
-Bools = NDArray[np.bool_]
 
 MOST_REPEATED = 3  # tokens; none in a quarter of the drafts
 _DRAW_DRAFT, _DRAW_COUNT, _DRAW_PLACE, N_DRAFT_DRAWS = range(4)
@@ -28,7 +25,7 @@ class Drafts:
     repeated: Bools  # (ids,)
 
     @classmethod
-    def of(cls, tgt: Sentences, probability: float, draws: NDArray[np.float64]) -> "Drafts":
+    def of(cls, tgt: Sentences, probability: float, draws: Floats) -> "Drafts":
         """Make drafts of some targets; each says up to three tokens again, right after them.
 
         >>> drafts = Drafts.of(Sentences.of([[11, 12, 13, 14]]), 1.0, np.array([[0.0, 0.5, 0.7]]))
@@ -40,11 +37,10 @@ class Drafts:
         end = 1 + (draws[:, _DRAW_PLACE] * lengths).astype(np.int64)  # of what is said twice
         count = is_draft * np.minimum((draws[:, _DRAW_COUNT] * (MOST_REPEATED + 1)).astype(np.int64), end)
         longer = lengths + count
-        offsets = np.cumsum([0, *longer])
-        place = np.arange(offsets[-1]) - np.repeat(offsets[:-1], longer)
+        place = within(longer)
         end, back = np.repeat(end, longer), np.repeat(count, longer)
         ids = tgt.ids[np.repeat(tgt.offsets[:-1], longer) + place - np.where(place >= end, back, 0)]
-        return cls(Sentences(ids, offsets), is_draft, (place >= end) & (place < end + back))
+        return cls(Sentences(ids, np.cumsum([0, *longer])), is_draft, (place >= end) & (place < end + back))
 
     def relabel(self, labels: Ints, before: Ints, sentence: Ints) -> Ints:
         """Return the labels of rows, of which each has read the id at `before` last: -1 where a segment begins.

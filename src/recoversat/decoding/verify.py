@@ -3,6 +3,8 @@
 K segments have drafted a translation. One causal pass over it says at every place what K = 1 would write there: all up
 to the first difference stands, and K = 1's own token after it. Then the rest of the draft is found again, where the end
 of what is written stands in it, and verified on. What comes out is what greedy decoding with K = 1 writes.
+
+With a tolerance a drafted token also stands where K = 1 finds it that much less likely than its own: fewer passes.
 """
 
 from collections.abc import Sequence
@@ -14,6 +16,7 @@ from recoversat.decoding.stopping import between_steps
 from recoversat.vocab import BOS, EOS
 
 AHEAD = 12  # tokens verified at once: on a CPU a row costs a seventh of a pass, and few drafts are right to their end
+ALL = 1 << 30  # of those that are tolerated most stand to the end
 
 
 class Verifier(Protocol):
@@ -21,33 +24,47 @@ class Verifier(Protocol):
 
     @property
     def ahead(self) -> int:
-        """How many tokens of a draft are best verified at once."""
+        """How many tokens of a draft are best verified at once where none is tolerated."""
+
+    @property
+    def most(self) -> int:
+        """How many can be."""
 
     def verify(self, tokens: Sequence[int], scores: bool) -> tuple[Ints, Floats]:
         """Append a row for each token (N,); return what K = 1 writes after each of them, and how likely that is."""
+
+    def compare(self, tokens: Sequence[int]) -> tuple[Ints, Floats, Floats]:
+        """Do as `verify` with scores; also return how likely each token but the first is after those before it."""
 
     def forget(self, rows: int) -> None:
         """Keep only so many rows, the first ones."""
 
 
-def write_verified(draft: Sequence[int], verifier: Verifier, limit: int, scores: bool) -> Decoded:
-    """Return what K = 1 writes in at most `limit` steps; `steps` counts passes."""
+def write_verified(
+    draft: Sequence[int], verifier: Verifier, limit: int, scores: bool, tolerance: float = 0.0
+) -> Decoded:
+    """Return what K = 1 writes in at most `limit` steps, or lets stand; `steps` counts passes."""
     written: list[int] = []
     log_probs: list[float] = []
     accepted: list[bool] = []
-    ended = [*draft, EOS]
+    ended, ahead = [*draft, EOS], verifier.most if tolerance else verifier.ahead
     passes, place = 0, 0
     while len(written) < limit and EOS not in written[-1:]:
         between_steps()
         last = written[-1] if written else BOS
-        proposed = list(draft[place : place + min(verifier.ahead, limit - len(written) - 1)])
-        choices, likely = verifier.verify([last, *proposed], scores)
+        proposed = list(draft[place : place + min(ahead, limit - len(written) - 1)])
+        if tolerance:
+            choices, likely, given = verifier.compare([last, *proposed])
+            stands = likely[:-1] - given <= tolerance
+        else:
+            choices, likely = verifier.verify([last, *proposed], scores)
+            given, stands = likely[:-1], choices[:-1] == proposed
         passes += 1
         tokens = choices.tolist()
-        agreed = next((n for n, token in enumerate(proposed) if token != tokens[n]), len(proposed))
-        written += tokens[: agreed + 1]
+        agreed = len(proposed) if stands.all() else int(stands.argmin())
+        written += [*proposed[:agreed], tokens[agreed]]
         accepted += [True] * agreed + [ended[place + agreed : place + agreed + 1] == [tokens[agreed]]]
-        log_probs += likely[: agreed + 1].tolist() if scores else []
+        log_probs += [*given[:agreed].tolist(), float(likely[agreed])] if scores else []
         verifier.forget(len(written))
         place = find_again(written, draft, place + agreed)
     return Decoded([written], [log_probs], passes, draft=list(draft), accepted=accepted)

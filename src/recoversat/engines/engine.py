@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from recoversat.decoding.beam import NBest, beam_search
+from recoversat.decoding.beam import beam_search
 from recoversat.decoding.fixed import FixedStepper
 from recoversat.decoding.segmentwise import Decoded, Forced, decode_segments, max_steps
 from recoversat.decoding.stepping import Bools, Ints, Stepper
@@ -36,6 +36,7 @@ class Options:
     together: bool = False  # all segments of a sentence may end with the first that does; not all engines do it
     iterations: int = 10  # passes of mask-predict
     lengths: int = 5  # candidates of mask-predict
+    tolerance: float = 0.0  # by how much a drafted token may be less likely than that of K = 1, which verifies it
     begins: Bools | None = None  # (V,) what a segment may begin with; K = 1, which has no border, begins as it likes
     lives: Ints | None = None  # (K,) after how many steps each segment ends, to time models that have learnt nothing
 
@@ -83,7 +84,7 @@ class Engine(ABC):
         return None
 
     @abstractmethod
-    def search(self, sources: Sources, beam: int, options: Options = Options()) -> list[NBest]:
+    def search(self, sources: Sources, beam: int, options: Options = Options()) -> list[Decoded]:
         """Find the best translation of each sentence by beam search, in one segment."""
 
     @abstractmethod
@@ -102,6 +103,30 @@ class Engine(ABC):
         raise UserError("lengths: only a one-step model (model.kind nat) is decoded in several lengths")
 
 
+class WrappedEngine(Engine):
+    """Another engine, whose calls are changed on their way to it or back."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+
+    @property
+    def max_segments(self) -> int:
+        return self._engine.max_segments
+
+    @property
+    def description(self) -> dict[str, str | int]:
+        return self._engine.description
+
+    def decode(self, sources: Sources, n_segments: Ints, options: Options = Options()) -> list[Decoded]:
+        return self._engine.decode(sources, n_segments, options)
+
+    def search(self, sources: Sources, beam: int, options: Options = Options()) -> list[Decoded]:
+        return self._engine.search(sources, beam, options)
+
+    def score(self, pairs: Sequence[Pair], n_segments: int = 1) -> list[Decoded]:
+        return self._engine.score(pairs, n_segments)
+
+
 class StepEngine(Engine):
     """An engine that takes one step at a time; the loops are those of `decoding`."""
 
@@ -110,12 +135,15 @@ class StepEngine(Engine):
         """Encode sources and begin decoding, sentence b with n_segments[b] segments."""
 
     def decode(self, sources: Sources, n_segments: Ints, options: Options = Options()) -> list[Decoded]:
-        return self._written(self.start(sources, n_segments, options), sources, n_segments, options)
+        stepper, limits = self._begin(sources, n_segments, options), options.most_steps(sources, n_segments)
+        return decode_segments(
+            stepper, n_segments, limits, options.forced, options.top_tokens, options.scores, options.together
+        )
 
-    def search(self, sources: Sources, beam: int, options: Options = Options()) -> list[NBest]:
+    def search(self, sources: Sources, beam: int, options: Options = Options()) -> list[Decoded]:
         ones = np.ones(len(sources), dtype=np.int64)
-        stepper = _fixed(self.start(sources, ones, options), options)
-        return beam_search(stepper, options.most_steps(sources, ones), beam, options.length_penalty)
+        stepper, limits = self._begin(sources, ones, options), options.most_steps(sources, ones)
+        return beam_search(stepper, limits, beam, options.length_penalty)
 
     def score(self, pairs: Sequence[Pair], n_segments: int = 1) -> list[Decoded]:
         """Force every token, one step after the other; engines that can run all rows at once override this."""
@@ -129,13 +157,6 @@ class StepEngine(Engine):
         options = Options(forced=forced, limits=limits, shortlist=False)  # what is given may hold any piece
         return self.decode([source for source, _ in pairs], np.full(len(pairs), n_segments), options) if pairs else []
 
-    def _written(self, stepper: Stepper, sources: Sources, n_segments: Ints, options: Options) -> list[Decoded]:
-        """Let sentences be written that have been started."""
-        limits, stepper = options.most_steps(sources, n_segments), _fixed(stepper, options)
-        return decode_segments(
-            stepper, n_segments, limits, options.forced, options.top_tokens, options.scores, options.together
-        )
-
-
-def _fixed(stepper: Stepper, options: Options) -> Stepper:
-    return stepper if options.lives is None else FixedStepper(stepper, options.lives)
+    def _begin(self, sources: Sources, n_segments: Ints, options: Options) -> Stepper:
+        stepper = self.start(sources, n_segments, options)
+        return stepper if options.lives is None else FixedStepper(stepper, options.lives)

@@ -44,7 +44,6 @@ class Draft:
         return cls(source, text, ids, decoded, tokenizer, steps=decoded.steps)
 
     def without(self, places: Collection[Place]) -> "Draft":
-        """Leave tokens out."""
         left_out = self.left_out.union(places)
         kept = [
             [token for position, token in enumerate(segment) if (index, position) not in left_out]
@@ -70,11 +69,11 @@ class Draft:
     def translation(self, source: str, curve: Curve | None = None) -> Translation:
         """Finish the translation of what was once `source`; `curve` says what its confidence means."""
         segments = lazy_segments(self.decoded, self.tokenizer, self.left_out)
-        said = judge(self.text, self.ids, self.decoded.as_one, self.tokenizer, curve)
+        confidence, doubtful = judge(self.text, self.ids, self.decoded.as_one, self.tokenizer, curve)
         draft = self.decoded.draft
         verified = Verified(self.tokenizer.pieces(draft), self.decoded.accepted) if draft else None
         return Translation(
-            source, self.text, segments, self.steps, self.ids, self.repairs, said.confidence, said.doubtful, verified
+            source, self.text, segments, self.steps, self.ids, self.repairs, confidence, doubtful, verified
         )
 
 

@@ -70,7 +70,8 @@ class BestOf:
         if not doubted:
             return results
         drafts = [ids_of(b, results[b]) for b in doubted]
-        again = verify_drafts(self.engine, [sources[b] for b in doubted], drafts, replace(options, scores=True))
+        exactly = replace(options, scores=True, tolerance=0.0)
+        again = verify_drafts(self.engine, [sources[b] for b in doubted], drafts, exactly)
         for b, one in zip(doubted, again, strict=True):
             results[b] = replace(one, steps=results[b].steps + one.steps)
         return results

@@ -27,7 +27,7 @@ def greedy(limit: int, first: int) -> list[int]:
 class Model:
     """Keeps the rows it was given, as an engine's cache does."""
 
-    ahead = AHEAD
+    ahead, most = AHEAD, 50
 
     def __init__(self, first: int) -> None:
         self._first, self.rows, self.passes = first, [], []
@@ -38,6 +38,11 @@ class Model:
         self.rows += tokens
         chosen = [following([self._first, *self.rows[: kept + n + 1]]) for n in range(len(tokens))]
         return np.array(chosen), np.array(chosen if scores else [], dtype=np.float32) / -10
+
+    def compare(self, tokens: Sequence[int]) -> tuple[Ints, Floats, Floats]:
+        """Any other token is less likely by a hundredth of the difference of their numbers."""
+        chosen, likely = self.verify(tokens, scores=True)
+        return chosen, likely, likely[:-1] - np.abs(chosen[:-1] - tokens[1:]).astype(np.float32) / 100
 
     def forget(self, rows: int) -> None:
         assert rows <= len(self.rows)
@@ -83,6 +88,27 @@ def test_a_good_draft_takes_few_passes() -> None:
         assert mended.steps <= passes + 2
         corrected = [n for n, right in enumerate(mended.accepted) if not right]
         assert corrected in ([at], [at, at + 1])
+
+
+def test_with_a_tolerance_stands_what_is_nearly_as_likely() -> None:
+    for first in range(50):
+        expected = greedy(60, first)
+        rng = random.Random(first)
+        draft = damaged([token for token in expected if token != EOS], rng)
+        assert write_verified(draft, Model(first), 60, True, 1e-6).segments == [expected]  # next to none: as without
+        for tolerance in (0.1, 0.3):
+            model = Model(first)
+            near = write_verified(draft, model, 60, True, tolerance)
+            (tokens,), (scores,) = near.segments, near.log_probs
+            assert near.steps == len(model.passes)
+            for at, (token, score, kept) in enumerate(zip(tokens, scores, near.accepted, strict=True)):
+                own = following([first, BOS, *tokens[:at]])
+                gap = abs(own - token) / 100
+                assert gap <= tolerance + 1e-6
+                assert kept or gap == 0  # only a draft's token may differ from K = 1's own
+                assert score == pytest.approx(own / -10 - gap)
+    whole = write_verified([7] * 20, Model(1), 21, True, 100.0)
+    assert (whole.segments[0][:20], whole.steps) == ([7] * 20, 1)
 
 
 def test_the_place_is_where_most_of_the_end_stands_and_else_the_nearest() -> None:

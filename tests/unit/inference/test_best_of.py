@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 from recoversat.config import QUALITIES, parse_config
-from recoversat.decoding.beam import NBest
 from recoversat.decoding.segmentwise import Decoded
 from recoversat.decoding.stepping import Ints
 from recoversat.engines.engine import Engine, Options, Sources
@@ -53,7 +52,7 @@ class Judging(Engine):
             for one, scores in zip(written, log_probs, strict=True)
         ]
 
-    def search(self, sources: Sources, beam: int, options: Options = Options()) -> list[NBest]:
+    def search(self, sources: Sources, beam: int, options: Options = Options()) -> list[Decoded]:
         raise AssertionError("nobody asked for a beam")
 
     def score(self, pairs: Sequence[Pair], n_segments: int = 1) -> list[Decoded]:
@@ -126,7 +125,8 @@ def test_a_translator_chooses_sentence_by_sentence_and_says_how_sure_it_is() -> 
     sure = pytest.approx(math.exp(-0.15))  # one token and EOS
     assert [one.confidence for one in found] == [sure, None, sure, sure]
     assert [len(one.segments) for one in found] == [1, 0, 2, 1]
-    assert list(translator.translate_iterable(texts, segments=(1, 2), batch_size=1, scores=False)) == found
+    for several in ((1, 2), [1, 2]):
+        assert list(translator.translate_iterable(texts, segments=several, batch_size=1, scores=False)) == found
 
 
 def test_confidence_is_known_of_any_translation_that_is_asked_for_it() -> None:
@@ -163,8 +163,8 @@ def test_parts_of_a_long_text_share_a_confidence() -> None:
 
 def test_the_dial_is_a_setting_of_a_model_and_of_a_call() -> None:
     assert QUALITIES["fast"]["best_of"] == 1
-    translator = writes(SCRIPTS, quality="balanced")
-    assert translator.config.decode.best_of == QUALITIES["balanced"]["best_of"] > 1
+    translator = writes(SCRIPTS, quality="best", doubt=None)
+    assert translator.config.decode.best_of == QUALITIES["best"]["best_of"] > 1
     assert translator.translate(["no number"])[0].text == "8"
     assert translator.translate(["no number"], quality="fast")[0].text == "no number"
     (named,) = translator.translate(["no number"], segments=2)

@@ -48,6 +48,36 @@ def test_the_words_are_those_of_one_segment_in_batches_and_alone(translator, ver
         assert len(verified) == (sum(len(text.split()) > 2 for text in texts) if batch_size == 1 else 0)
 
 
+def test_with_a_tolerance_words_do_not_depend_on_the_batch(translator, verified, tmp_path: Path) -> None:
+    texts = [*write_sentences(tmp_path / "src", 30), "", "w1"]
+    exactly = translator.translate(texts, segments=1)
+    translator.set_decoding(exact=True, tolerance=0.2)
+    try:
+        alone = translator.translate(texts, batch_size=1)
+        assert len(verified) == sum(len(text.split()) > 2 for text in texts)
+        for batch_size, trace in ((4, 0), (32, 0), (32, 2)):
+            found = translator.translate(texts, batch_size=batch_size, alternatives=trace)
+            assert [(one.text, one.ids) for one in found] == [(one.text, one.ids) for one in alone]
+            assert [one.confidence for one in found] == [pytest.approx(one.confidence, abs=1e-5) for one in alone]
+    finally:
+        translator.set_decoding(exact=False, tolerance=0.0)
+    assert any(one.text != other.text for one, other in zip(alone, exactly, strict=True))
+
+
+@pytest.mark.parametrize("tolerance", [0.0, 1.0])
+def test_what_is_tolerated_need_not_be_in_a_list(translator, monkeypatch: pytest.MonkeyPatch, tolerance: float) -> None:
+    asked, verifier = [], type(translator.engine).verifier
+
+    def watch(self, source, room, options=Options()):
+        asked.append(options.shortlist)
+        return verifier(self, source, room, options)
+
+    monkeypatch.setattr(type(translator.engine), "verifier", watch)
+    source = translator.tokenizer.encode(["w1 w2 w3 w4 w5 w6"])
+    exact.decode_exactly(translator.engine, source, np.array([2]), Options(tolerance=tolerance))
+    assert asked == [tolerance == 0]
+
+
 def test_a_k_that_is_named_drafts(translator, verified, monkeypatch: pytest.MonkeyPatch) -> None:
     drafted = []
     decode = type(translator.engine).decode

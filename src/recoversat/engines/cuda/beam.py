@@ -8,103 +8,48 @@ B sentences, S source, W beam, R = B * W, T steps, M cache rows, C candidates a 
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from types import SimpleNamespace
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from recoversat.decoding.beam import Hypothesis, NBest, penalty
+from recoversat.decoding.beam import penalty
+from recoversat.decoding.segmentwise import Decoded
 from recoversat.decoding.stepping import Ints
-from recoversat.engines.cuda.capture import Capturer, Graphs, steps_before_asking
-from recoversat.engines.cuda.model import GraphModel, Rows
-from recoversat.engines.cuda.segments import fill_sources, mask_width
-from recoversat.engines.cuda.state import Arena, Field, hidden
+from recoversat.engines.cuda.capture import Capturer
+from recoversat.engines.cuda.model import GraphModel
+from recoversat.engines.cuda.session import Bucket, Session, mask_width, steps_before_asking
+from recoversat.engines.cuda.state import Field
 from recoversat.engines.torch.engine import top
 from recoversat.vocab import BOS, EOS
 
 
-@dataclass(frozen=True)
-class BeamBucket:
-    """Sizes that a set of graphs is made for."""
+class BeamSession(Session):
+    """Keeps W hypotheses of every sentence."""
 
-    batch: int
-    source: int
-    beam: int
-    room: int  # cache rows: a multiple of 64
-
-    @property
-    def steps(self) -> int:
-        """How many steps there is room for."""
-        return self.room // self.beam
-
-
-@dataclass(frozen=True)
-class _State:
-    """What changes from step to step, and what bounds it."""
-
-    limits: Tensor  # (B,)
-    largest: Tensor  # (B,) float64, the penalty at the limit
-    penalties: Tensor  # (T,) float64, of each step
-    sums: Tensor  # (B, W) float64, -inf where there is no hypothesis
-    tokens: Tensor  # (R,) the newest of each
-    step: Tensor  # (1,)
-    rows: Tensor  # (W,) places of the newest rows in the cache
-    running: Tensor  # (B,) int32
-    n_running: Tensor  # (T,) int32, how many sentences go on after each step
-    best: Tensor  # (B,) float64, score of the best finished hypothesis
-    best_at: Tensor  # (B,) its step * W + slot
-    end: Tensor  # (B,) the step that was a sentence's last
-    row_mask: Tensor  # (B, W, M) 0 where a row is the hypothesis' own or an ancestor's, -inf elsewhere
-
-
-class BeamSession:
-    """The buffers and graphs of one bucket."""
-
-    def __init__(self, model: GraphModel, capturer: Capturer, bucket: BeamBucket) -> None:
-        self._model, self._bucket = model, bucket
-        weights, device, w = model.weights, model.weights.device, bucket.beam
-        self._arena = Arena(_fields(bucket, weights.dtype), device)
-        tensors = self._arena.device
-        self._state = _State(**{name: tensors[name] for name in _State.__dataclass_fields__})
-        self._log = torch.zeros((bucket.steps, 3, bucket.batch * w), dtype=torch.int32, device=device)
-        self._memory = model.new_memory(bucket.batch, bucket.source, tensors["source_mask"])
-        self._source_positions = weights.source_positions(bucket.source)
-        self._rows = Rows(
-            model.new_caches(bucket.batch, bucket.room),
-            weights.row_positions(bucket.room, w, same_segment=True),
-            self._state.rows,
-            self._state.row_mask,
-        )
-        itself = torch.full((w, w), -torch.inf, dtype=weights.dtype, device=device).fill_diagonal_(0)
+    def __init__(self, model: GraphModel, capturer: Capturer, bucket: Bucket) -> None:
+        weights, w = model.weights, bucket.width
+        positions = weights.row_positions(bucket.room, w, same_segment=True)
+        super().__init__(model, capturer, bucket, _fields(bucket, weights.dtype), positions)
+        self._state = SimpleNamespace(**self._tensors)
+        self._log = torch.zeros((bucket.steps, 3, bucket.batch * w), dtype=torch.int32, device=weights.device)
+        itself = torch.full((w, w), -torch.inf, dtype=weights.dtype, device=weights.device).fill_diagonal_(0)
         self._itself = itself.expand(bucket.batch, w, w)  # a hypothesis sees its own newest row
-        self._hidden = hidden(weights.dtype)
-        self._fill_constants()
-        self._graphs = Graphs(capturer, self._arena.memory, self._run_encoder, self._run_step, bucket.room)
-
-    def _fill_constants(self) -> None:
-        """Write the state before the first step on the host, where it stays."""
-        host = self._arena.host
-        host["tokens"][:], host["running"][:], host["rows"][:] = BOS, 1, np.arange(self._bucket.beam)
+        host = self._host  # the state before the first step, which stays there
+        host["tokens"][:], host["running"][:], host["rows"][:] = BOS, 1, np.arange(w)
         host["sums"][:], host["best"][:], host["row_mask"][:] = -np.inf, -np.inf, self._hidden
         host["sums"][:, 0] = 0
 
-    def drop(self) -> None:
-        """Let go of the graphs; the session is not used again."""
-        self._graphs.drop()
-
-    def search(self, sources: Sequence[Sequence[int]], limits: Ints, alpha: float) -> list[NBest]:
+    def search(self, sources: Sequence[Sequence[int]], limits: Ints, alpha: float) -> list[Decoded]:
         """Find the best translation of each source; they fit the bucket."""
         self._fill(sources, limits, alpha)
         self._arena.upload()
-        self._graphs.encode()
+        self._encode()
         unasked = steps_before_asking(max(len(source) for source in sources), 1)
-        taken = self._graphs.take_steps(int(limits.max()), unasked, self._bucket.beam, self._state.n_running)
-        return self._collect(taken, len(sources), alpha)
-
-    def _run_encoder(self) -> None:
-        self._model.encode(self._arena.device["src"], self._source_positions, self._memory)
+        taken = self._take_steps(int(limits.max()), unasked, self._state.n_running)
+        return self._collect(taken, len(sources))
 
     def _run_step(self, n_seen: int, special: bool) -> None:
         state, (batch, width) = self._state, self._state.sums.shape
@@ -131,7 +76,7 @@ class BeamSession:
 
     def _close(self, sums: Tensor, tokens: Tensor) -> None:
         """Set aside hypotheses that ended, and sentences whose best can no longer be beaten."""
-        state, width = self._state, self._bucket.beam
+        state, width = self._state, self._bucket.width
         was_running = state.running > 0
         at_limit = (state.step + 1 >= state.limits)[:, None]
         ended = (sums > -torch.inf) & ((tokens == EOS) | at_limit) & was_running[:, None]
@@ -148,42 +93,42 @@ class BeamSession:
 
     def _fill(self, sources: Sequence[Sequence[int]], limits: Ints, alpha: float) -> None:
         """Write sources and bounds on the host; places without a sentence end at once."""
-        host, count = self._arena.host, len(sources)
-        fill_sources(sources, host["src"], host["source_mask"], self._hidden)
+        host, count = self._host, len(sources)
+        self._fill_sources(sources)
         host["limits"][:] = 1
         host["limits"][:count] = limits
         host["largest"][:] = penalty(host["limits"], alpha)
         host["penalties"][:] = penalty(np.arange(1, self._bucket.steps + 1), alpha)
 
-    def _collect(self, taken: int, count: int, alpha: float) -> list[NBest]:
+    def _collect(self, taken: int, count: int) -> list[Decoded]:
         """Fetch the log and follow the best hypothesis of each sentence back to its beginning."""
-        log = self._log[:taken].cpu().numpy().reshape(taken, 3, self._bucket.batch, self._bucket.beam)
+        log = self._log[:taken].cpu().numpy().reshape(taken, 3, self._bucket.batch, self._bucket.width)
         best_at, ends = torch.stack([self._state.best_at, self._state.end]).cpu().numpy()
         tokens, log_probs = _trails(best_at[:count], log[:, :, :count])
-        lengths = (best_at[:count] // self._bucket.beam + 1).tolist()
+        lengths = (best_at[:count] // self._bucket.width + 1).tolist()
         listed = zip(tokens.tolist(), log_probs.tolist(), lengths, ends.tolist(), strict=False)
-        return [NBest([_hypothesis(ids[:n], scores[:n], alpha)], end) for ids, scores, n, end in listed]
+        return [Decoded([ids[:n]], [scores[:n]], end) for ids, scores, n, end in listed]
 
 
-def _fields(bucket: BeamBucket, dtype: torch.dtype) -> dict[str, Field]:
-    batch, width, steps = bucket.batch, bucket.beam, bucket.steps
-    integers, sums = torch.int64, torch.float64
+def _fields(bucket: Bucket, dtype: torch.dtype) -> dict[str, Field]:
+    """Say what changes from step to step, and what bounds it."""
+    batch, _, width, room = bucket
+    sums = torch.float64
     return {
-        "src": Field((batch, bucket.source), integers),
-        "limits": Field((batch,), integers),
-        "largest": Field((batch,), sums),
-        "penalties": Field((steps,), sums),
-        "sums": Field((batch, width), sums),
-        "tokens": Field((batch * width,), integers),
-        "step": Field((1,), integers),
-        "rows": Field((width,), integers),
+        "limits": Field((batch,)),
+        "largest": Field((batch,), sums),  # the penalty at the limit
+        "penalties": Field((bucket.steps,), sums),  # of each step
+        "sums": Field((batch, width), sums),  # -inf where there is no hypothesis
+        "tokens": Field((batch * width,)),  # the newest of each hypothesis
+        "step": Field((1,)),
+        "rows": Field((width,)),  # places of the newest rows in the cache
         "running": Field((batch,), torch.int32),
-        "n_running": Field((steps,), torch.int32),
-        "best": Field((batch,), sums),
-        "best_at": Field((batch,), integers),
-        "end": Field((batch,), integers),
-        "source_mask": Field((batch, bucket.source), dtype),
-        "row_mask": Field((batch, width, mask_width(bucket.room, width)), dtype),
+        "n_running": Field((bucket.steps,), torch.int32),  # how many sentences go on after each step
+        "best": Field((batch,), sums),  # score of the best finished hypothesis
+        "best_at": Field((batch,)),  # its step * W + slot
+        "end": Field((batch,)),  # the step that was a sentence's last
+        # 0 where a row is the hypothesis' own or an ancestor's, -inf elsewhere
+        "row_mask": Field((batch, width, mask_width(room, width)), dtype),
     }
 
 
@@ -196,9 +141,3 @@ def _trails(best_at: Ints, log: NDArray[np.int32]) -> tuple[NDArray[np.int32], N
         trails[step] = log[step][:, lines, slots]
         slots = np.where(step <= last, trails[step, 1], slots)  # the parent's; it has not begun where it ended before
     return trails[:, 0].T, np.ascontiguousarray(trails[:, 2].T).view(np.float32)
-
-
-def _hypothesis(tokens: list[int], log_probs: list[float], alpha: float) -> Hypothesis:
-    total, closed = float(sum(log_probs)), tokens[-1] == EOS
-    score = total / float(penalty(np.array(len(tokens)), alpha))
-    return Hypothesis(tokens[:-1] if closed else tokens, total, score, closed, log_probs)

@@ -8,31 +8,28 @@ Why by hand: torch.compile(mode="reduce-overhead") takes 1.3 times as long at ba
 times at batch 64, and 12-15 s to compile for each batch size; capturing takes 0.3 s (`results/2026-11-16-engines`).
 """
 
-from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import astuple
 from threading import Lock
 from typing import TypeVar
 
 import numpy as np
 import torch
 
-from recoversat.decoding.beam import NBest
 from recoversat.decoding.segmentwise import Decoded
 from recoversat.decoding.stepping import Ints
-from recoversat.decoding.stopping import between_steps
-from recoversat.engines.cuda.beam import BeamBucket, BeamSession
-from recoversat.engines.cuda.capture import SEEN, Capturer
-from recoversat.engines.cuda.causal import CausalBucket, CausalSession, GraphVerifier
+from recoversat.engines.cuda.beam import BeamSession
+from recoversat.engines.cuda.capture import Capturer
+from recoversat.engines.cuda.causal import CausalSession, GraphVerifier
 from recoversat.engines.cuda.check import check_ops
 from recoversat.engines.cuda.model import GraphModel
 from recoversat.engines.cuda.ops import find_ops
-from recoversat.engines.cuda.segments import SegmentBucket, SegmentSession
+from recoversat.engines.cuda.segments import SegmentSession
+from recoversat.engines.cuda.session import SEEN, Bucket, Session
 from recoversat.engines.cuda.state import rung
 from recoversat.engines.cuda.weights import collect_weights
 from recoversat.engines.engine import Engine, Options, Sources
-from recoversat.engines.pairs import Pair, check_pairs, equal_rows, pair_batches, scored
+from recoversat.engines.pairs import Pair, equal_rows, in_batches, scored
 from recoversat.engines.torch.engine import TorchEngine
 from recoversat.model.transformer import Transformer
 from recoversat.vocab import DEL, NEVER_EMITTED
@@ -46,8 +43,7 @@ _BUCKETS_KEPT = 96
 _MEMORY_SHARE = 4  # a quarter of the GPU's memory is for buffers
 _CPU_MEMORY = 1 << 30
 
-_Session = SegmentSession | BeamSession | CausalSession
-_Bucket = SegmentBucket | BeamBucket | CausalBucket
+_Kind = TypeVar("_Kind", SegmentSession, BeamSession, CausalSession)
 _Result = TypeVar("_Result")
 
 
@@ -75,7 +71,7 @@ class GraphEngine(Engine):
             self._capturer = Capturer(device)
         self._reference = TorchEngine(model, device, dtype)
         self._max_buckets, self._max_bytes = max_buckets, max_bytes or _memory_for_buffers(device)
-        self._sessions: OrderedDict[_Bucket, _Session] = OrderedDict()
+        self._sessions: dict[tuple[type[Session], Bucket], Session] = {}  # the longest unused first
         self._lock = Lock()
 
     @property
@@ -87,9 +83,9 @@ class GraphEngine(Engine):
         return self._reference.description | {"engine": f"graphs ({self._model.ops.name})"}
 
     @property
-    def buckets(self) -> list[tuple[int, ...]]:
+    def buckets(self) -> list[Bucket]:
         """The buckets whose graphs are kept, the most recently used one last."""
-        return [astuple(bucket) for bucket in self._sessions]
+        return [bucket for _, bucket in self._sessions]
 
     def decode(self, sources: Sources, n_segments: Ints, options: Options = Options()) -> list[Decoded]:
         if options.top_tokens or (options.forced and any(options.forced)):  # too rare to be worth graphs of their own
@@ -99,35 +95,30 @@ class GraphEngine(Engine):
         source, room = self._lengths(sources, limits, k)
         barred = options.begins is not None and k > 1
 
-        def decode(part: slice) -> list[Decoded]:
-            bucket = SegmentBucket(_batch(sources[part]), source, k, room)
-            session = self._session(bucket, lambda: SegmentSession(self._model, self._capturer, bucket))
-            assert isinstance(session, SegmentSession)
+        def decode(bucket: Bucket, part: slice) -> list[Decoded]:
+            session = self._session(SegmentSession, bucket)
             if options.begins is not None:
                 self._model.barred[: len(options.begins)].copy_(torch.from_numpy(~options.begins))
             return session.decode(sources[part], n_segments[part], limits[part], barred)
 
-        return self._in_parts(decode, len(sources), (source, room, k))
+        return self._in_parts(decode, len(sources), source, k, room)
 
-    def search(self, sources: Sources, beam: int, options: Options = Options()) -> list[NBest]:
+    def search(self, sources: Sources, beam: int, options: Options = Options()) -> list[Decoded]:
         limits = np.maximum(options.most_steps(sources, np.ones(len(sources), dtype=np.int64)), 1)
         source, room = self._lengths(sources, limits, beam)
 
-        def search(part: slice) -> list[NBest]:
-            bucket = BeamBucket(_batch(sources[part]), source, beam, room)
-            session = self._session(bucket, lambda: BeamSession(self._model, self._capturer, bucket))
-            assert isinstance(session, BeamSession)
-            return session.search(sources[part], limits[part], options.length_penalty)
+        def search(bucket: Bucket, part: slice) -> list[Decoded]:
+            return self._session(BeamSession, bucket).search(sources[part], limits[part], options.length_penalty)
 
-        return self._in_parts(search, len(sources), (source, room, beam))
+        return self._in_parts(search, len(sources), source, beam, room)
 
     def verifier(self, source: Sequence[int], room: int, options: Options = Options()) -> GraphVerifier:
-        bucket = CausalBucket(1, rung(len(source), SOURCES), AHEAD + 1, rung(room + AHEAD + 1, SEEN))
+        bucket = Bucket(1, rung(len(source), SOURCES), AHEAD + 1, rung(room + AHEAD + 1, SEEN))
 
         @contextmanager
         def session() -> Iterator[CausalSession]:
             with self._alone():
-                yield self._causal(bucket)
+                yield self._session(CausalSession, bucket)
 
         return GraphVerifier(session, AHEAD, source)
 
@@ -135,51 +126,40 @@ class GraphEngine(Engine):
         """Run all rows of a target at once; the reference engine also scores what decoding never writes."""
         if n_segments > 1 or any(not {*NEVER_EMITTED, DEL}.isdisjoint(target) for _, target in pairs):
             return self._reference.score(pairs, n_segments)
-        check_pairs(pairs)
-        found: dict[int, Decoded] = {}
-        for batch in pair_batches(pairs, 1, _SCORED_ROWS):
-            between_steps()
-            found |= zip(batch, self._score([pairs[i] for i in batch]), strict=True)
-        return [found[i] for i in range(len(pairs))]
+        return in_batches(pairs, 1, _SCORED_ROWS, lambda batch: self._score([pairs[i] for i in batch]))
 
     def _score(self, pairs: Sequence[Pair]) -> list[Decoded]:
         longest = max(len(target) for _, target in pairs)
         source, n_rows = rung(max(len(source) for source, _ in pairs), SOURCES), rung(longest + 1, SOURCES)
-        room = rung(n_rows, SEEN)
 
-        def score(part: slice) -> list[list[float]]:
+        def score(bucket: Bucket, part: slice) -> list[list[float]]:
             sources, targets = zip(*pairs[part], strict=True)
-            return self._causal(CausalBucket(_batch(sources), source, n_rows, room)).score(sources, targets)
+            return self._session(CausalSession, bucket).score(sources, targets)
 
-        log_probs = self._in_parts(score, len(pairs), (source, room, n_rows))
+        log_probs = self._in_parts(score, len(pairs), source, n_rows, rung(n_rows, SEEN))
         return [scored(equal_rows(target, 1), own) for (_, target), own in zip(pairs, log_probs, strict=True)]
-
-    def _causal(self, bucket: CausalBucket) -> CausalSession:
-        session = self._session(bucket, lambda: CausalSession(self._model, self._capturer, bucket))
-        assert isinstance(session, CausalSession)
-        return session
 
     def deletions(self, pairs: Sequence[Pair]) -> list[list[float]]:
         return self._reference.deletions(pairs)
 
     def _lengths(self, sources: Sources, limits: Ints, rows_a_step: int) -> tuple[int, int]:
-        """Return the bucket's source length and cache rows."""
         longest = max((len(source) for source in sources), default=1)
         return rung(longest, SOURCES), rung(int(limits.max(initial=1)) * rows_a_step, SEEN)
 
     def _in_parts(
-        self, decode: Callable[[slice], list[_Result]], count: int, sizes: tuple[int, int, int]
+        self, work: Callable[[Bucket, slice], list[_Result]], count: int, source: int, width: int, room: int
     ) -> list[_Result]:
-        """Decode as much at a time as buckets and memory allow; `sizes`: source, cache rows, rows a step."""
-        (source, room, rows), size = sizes, BATCHES[-1]
+        """Work on as many sentences at a time as buckets and memory allow."""
+        size = BATCHES[-1]
         while size > 1 and (
-            self._model.session_bytes(size, source, room) + self._model.step_bytes(size * rows) > self._max_bytes
+            self._model.session_bytes(size, source, room) + self._model.step_bytes(size * width) > self._max_bytes
         ):
             size //= 2
         results: list[_Result] = []
         with self._alone():
             for at in range(0, count, size):
-                results += decode(slice(at, min(at + size, count)))
+                part = slice(at, min(at + size, count))
+                results += work(Bucket(rung(part.stop - at, BATCHES), source, width, room), part)
         return results
 
     @contextmanager
@@ -188,26 +168,23 @@ class GraphEngine(Engine):
         with self._lock, torch.inference_mode(), self._on_device():
             yield
 
-    def _session(self, bucket: _Bucket, make: Callable[[], _Session]) -> _Session:
+    def _session(self, kind: type[_Kind], bucket: Bucket) -> _Kind:
         """Return the buffers and graphs of a bucket, made now or earlier; makes room by dropping the longest unused."""
-        if bucket in self._sessions:
-            self._sessions.move_to_end(bucket)
-            return self._sessions[bucket]
-        while self._sessions and not self._has_room_for(bucket):
-            self._sessions.popitem(last=False)[1].drop()
-        self._sessions[bucket] = make()
-        return self._sessions[bucket]
+        session = self._sessions.pop((kind, bucket), None)
+        if session is None:
+            while self._sessions and not self._has_room_for(bucket):
+                self._sessions.pop(next(iter(self._sessions))).drop()
+            session = kind(self._model, self._capturer, bucket)
+        self._sessions[kind, bucket] = session
+        assert isinstance(session, kind)
+        return session
 
-    def _has_room_for(self, bucket: _Bucket) -> bool:
-        taken = sum(self._model.session_bytes(b.batch, b.source, b.room) for b in (*self._sessions, bucket))
+    def _has_room_for(self, bucket: Bucket) -> bool:
+        taken = sum(self._model.session_bytes(b.batch, b.source, b.room) for b in (*self.buckets, bucket))
         return len(self._sessions) < self._max_buckets and taken <= self._max_bytes
 
     def _on_device(self) -> AbstractContextManager[object]:
         return torch.cuda.device(self._device) if self._device.type == "cuda" else nullcontext()
-
-
-def _batch(sources: Sources) -> int:
-    return rung(len(sources), BATCHES)
 
 
 def _memory_for_buffers(device: torch.device) -> int:

@@ -22,7 +22,7 @@ class Field:
     """One tensor in an arena."""
 
     shape: tuple[int, ...]
-    dtype: torch.dtype
+    dtype: torch.dtype = torch.int64
 
     @property
     def bytes(self) -> int:

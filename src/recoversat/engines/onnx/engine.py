@@ -14,17 +14,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from recoversat.config import ModelConfig
-from recoversat.decoding.beam import NBest
 from recoversat.decoding.segmentwise import Decoded
 from recoversat.decoding.stepping import Floats, Ints
 from recoversat.decoding.stopping import between_steps, in_threads
 from recoversat.engines.engine import Options, Sources, StepEngine
 from recoversat.engines.onnx.graphs import Graphs
-from recoversat.engines.onnx.scoring import score_rows, takes_masks
+from recoversat.engines.onnx.rows import OnnxVerifier, score_rows, takes_masks
 from recoversat.engines.onnx.sentence import SentenceGraph
-from recoversat.engines.onnx.shortlist import Vocabulary, Whole
+from recoversat.engines.onnx.shortlist import Vocabulary
 from recoversat.engines.onnx.stepper import Buffers, OnnxStepper, Positions
-from recoversat.engines.onnx.verifying import OnnxVerifier
 from recoversat.engines.pairs import Pair, check_pairs, deleting_rows, equal_rows, pair_batches, scored, side_by_side
 from recoversat.errors import UserError
 from recoversat.segments import Rows
@@ -131,10 +129,10 @@ class OnnxEngine(StepEngine):
         written, _ = self._sentence.write(source, steps, listed or self._whole(k == 1), options.scores)
         return _ended(written, options)
 
-    def search(self, sources: Sources, beam: int, options: Options = Options()) -> list[NBest]:
+    def search(self, sources: Sources, beam: int, options: Options = Options()) -> list[Decoded]:
         search, ones = super().search, np.ones(len(sources), dtype=np.int64)
 
-        def part(places: list[int]) -> list[NBest]:
+        def part(places: list[int]) -> list[Decoded]:
             return search([sources[i] for i in places], beam, options.of(places))
 
         return self._in_parts(part, self._parts(sources, ones, beam))
@@ -224,8 +222,8 @@ class OnnxEngine(StepEngine):
         n_rows = source_length + 2 * (source_length + 2 * n_segments)
         return 2 * self._config.decoder_layers * self._config.d_model * n_rows * _FLOAT
 
-    def _whole(self, single: bool) -> Whole:
-        return Whole((self._lists.unlisted if self._lists else {}) | {"bias": self._bias_for(single)})
+    def _whole(self, single: bool) -> Vocabulary:
+        return Vocabulary((self._lists.unlisted if self._lists else {}) | {"bias": self._bias_for(single)})
 
     def _vocabulary(self, sources: Sources, single: bool, options: Options) -> Vocabulary:
         """Return what sentences are written with: their lists, where the model has some and they may be used."""

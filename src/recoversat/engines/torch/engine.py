@@ -1,6 +1,6 @@
 """The reference engine: the model itself, step by step with a key/value cache, on CPU or GPU.
 
-B sentences, S source, K segments, V vocabulary.
+B sentences, S source, K segments, N rows of one segment, V vocabulary.
 """
 
 from collections.abc import Sequence
@@ -10,11 +10,11 @@ import torch
 from torch import Tensor, nn
 
 from recoversat.decoding.segmentwise import Decoded
-from recoversat.decoding.stepping import FREE, Bools, Choice, Ints
+from recoversat.decoding.stepping import FREE, Bools, Choice, Floats, Ints
+from recoversat.decoding.verify import AHEAD, ALL
 from recoversat.engines.engine import Options, Sources, StepEngine
 from recoversat.engines.pairs import Pair, side_by_side
 from recoversat.engines.torch.scoring import delete_probs, score_pairs
-from recoversat.engines.torch.verifying import TorchVerifier
 from recoversat.model.transformer import DecoderCache, Transformer
 from recoversat.vocab import DEL, NEVER_EMITTED
 
@@ -43,7 +43,7 @@ class TorchEngine(StepEngine):
     def deletions(self, pairs: Sequence[Pair]) -> list[list[float]]:
         return delete_probs(self._model, pairs)
 
-    def verifier(self, source: Sequence[int], room: int, options: Options = Options()) -> TorchVerifier:
+    def verifier(self, source: Sequence[int], room: int, options: Options = Options()) -> "TorchVerifier":
         return TorchVerifier(self._model, self._start_cache([source], 1))
 
     def start(self, sources: Sources, n_segments: Ints, options: Options = Options()) -> "TorchStepper":
@@ -99,11 +99,35 @@ class TorchStepper:
 
     @torch.inference_mode()
     def keep(self, which: Ints) -> None:
-        """Drop or reorder members of the batch."""
         index = torch.from_numpy(np.asarray(which)).to(self._single.device)
         sources = self._sources[which]
         self._cache.keep(index, same_sources=np.array_equal(sources, self._sources))
         self._sources, self._single = sources, self._single[index]
+
+
+class TorchVerifier:
+    """One sentence as K = 1 writes it."""
+
+    ahead, most = AHEAD, ALL
+
+    def __init__(self, model: Transformer, cache: DecoderCache) -> None:
+        self._model, self._cache = model, cache
+
+    def verify(self, tokens: Sequence[int], scores: bool) -> tuple[Ints, Floats]:
+        return self.compare(tokens)[:2]
+
+    @torch.inference_mode()
+    def compare(self, tokens: Sequence[int]) -> tuple[Ints, Floats, Floats]:
+        rows = torch.tensor([tokens], device=self._cache.real.device)
+        logits = self._model.logits(self._model.append(rows, self._cache))[0]  # (N, V)
+        logits[:, [*NEVER_EMITTED, DEL]] = -torch.inf
+        log_probs = logits.log_softmax(dim=-1, dtype=torch.float32)
+        given = log_probs[:-1].gather(-1, rows[0, 1:, None])[:, 0]
+        likely, chosen = log_probs.max(dim=-1)
+        return chosen.cpu().numpy(), likely.cpu().numpy(), given.cpu().numpy()
+
+    def forget(self, rows: int) -> None:
+        self._cache.forget(rows)
 
 
 def top(scores: Tensor, n: int) -> tuple[Tensor, Tensor]:

@@ -1,0 +1,112 @@
+"""Buffers and graphs of one bucket of sizes: what writing segments, beam search and passes over given tokens share.
+
+B sentences, S source, K rows a sentence gets in a step, M cache rows, D model.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import NamedTuple
+
+from torch import Tensor
+
+from recoversat.engines.cuda.capture import Capturer, Replay
+from recoversat.engines.cuda.model import GraphModel, Rows
+from recoversat.engines.cuda.state import Arena, Field, hidden, rung
+from recoversat.vocab import PAD
+
+SEEN = (64, 128, 256, 512, 1024)  # cache rows that a step's graph looks at
+
+
+class Bucket(NamedTuple):
+    """Sizes that a set of graphs is made for."""
+
+    batch: int
+    source: int
+    width: int  # rows that each sentence gets in a step: segments, hypotheses, or tokens of a pass
+    room: int  # cache rows: a multiple of 64
+
+    @property
+    def steps(self) -> int:
+        """How many steps there is room for."""
+        return self.room // self.width
+
+
+class Session(ABC):
+    """An encoder over static buffers, a step for each number of cache rows that one may look at, and their graphs."""
+
+    def __init__(
+        self, model: GraphModel, capturer: Capturer, bucket: Bucket, fields: dict[str, Field], positions: Tensor
+    ) -> None:
+        """Take the buffers that a kind of session has of its own; `rows` (K,) and `row_mask` are among them.
+
+        `positions` (M, D) is what is added to the rows of the cache.
+        """
+        weights, source = model.weights, (bucket.batch, bucket.source)
+        fields = {"src": Field(source), "source_mask": Field(source, weights.dtype)} | fields
+        self._model, self._capturer, self._bucket = model, capturer, bucket
+        self._arena, self._hidden = Arena(fields, weights.device), hidden(weights.dtype)
+        self._host, self._tensors = self._arena.host, self._arena.device
+        self._memory = model.new_memory(*source, self._tensors["source_mask"])
+        self._source_positions = weights.source_positions(bucket.source)
+        caches = model.new_caches(bucket.batch, bucket.room)
+        self._rows = Rows(caches, positions, self._tensors["rows"], self._tensors["row_mask"])
+        self._captured: dict[tuple[int, ...], Replay] = {}
+
+    def drop(self) -> None:
+        """Let go of the graphs; the session is not used again."""
+        self._captured.clear()
+
+    @abstractmethod
+    def _run_step(self, n_seen: int, special: bool) -> None:
+        """Take a step that looks at `n_seen` rows, or the first step where that has a choice of its own."""
+
+    def _run_encoder(self) -> None:
+        self._model.encode(self._tensors["src"], self._source_positions, self._memory)
+
+    def _fill_sources(self, sources: Sequence[Sequence[int]]) -> None:
+        """Lay sources side by side on the host; a place without a sentence gets one of a single token."""
+        src, mask = self._host["src"], self._host["source_mask"]
+        src[:], mask[:] = PAD, self._hidden
+        mask[:, 0] = 0
+        for line, source in enumerate(sources):
+            src[line, : len(source)] = source
+            mask[line, : len(source)] = 0
+
+    def _encode(self) -> None:
+        self._replay(self._run_encoder)
+
+    def _take_steps(self, most: int, unasked: int, n_left: Tensor, special_first: bool = False) -> int:
+        """Step until `n_left[step]` is 0, which nobody asks before step `unasked`; return the number of steps."""
+        for taken in range(1, most + 1):
+            n_seen = min(rung(taken * self._bucket.width, SEEN), self._bucket.room)
+            self._replay(self._run_step, n_seen, special_first and taken == 1)
+            if unasked <= taken < most and not n_left[taken - 1].item():
+                return taken
+        return most
+
+    def _replay(self, function: Callable[..., None], *sizes: int) -> None:
+        """Run a function on the buffers; it is captured when it is first met."""
+        if sizes not in self._captured:
+            self._captured[sizes] = self._capturer.capture(partial(function, *sizes), self._arena.memory)
+        self._captured[sizes]()
+
+
+def mask_width(room: int, n_rows: int) -> int:
+    """Return the width of a mask over cache rows that also has places for the step after the last one.
+
+    >>> mask_width(64, 10)
+    80
+    """
+    return room + -(-n_rows // 16) * 16
+
+
+def steps_before_asking(source_length: int, n_segments: int) -> int:
+    """Say before which step hardly any sentence has ended: asking the device costs as much as a few kernels.
+
+    The longest of several segments is longer than their mean; one segment may be shorter than the source.
+
+    >>> steps_before_asking(25, 10), steps_before_asking(25, 1)
+    (4, 19)
+    """
+    return -(-source_length // n_segments) + 1 if n_segments > 1 else -(-3 * source_length // 4)
