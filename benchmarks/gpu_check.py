@@ -94,10 +94,8 @@ def tokens_of(engine: Engine, sources: Sources, k: int, beam: int, batch: int) -
     results: list[Any] = []
     for at in range(0, len(sources), batch):
         some = sources[at : at + batch]
-        if beam > 1:
-            results += [one.best.tokens for one in engine.search(some, beam)]
-        else:
-            results += [one.segments for one in engine.decode(some, np.full(len(some), k))]
+        found = engine.search(some, beam) if beam > 1 else engine.decode(some, np.full(len(some), k))
+        results += [one.segments for one in found]
     return results
 
 

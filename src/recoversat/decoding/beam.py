@@ -12,11 +12,11 @@ B sentences in the batch, W beam, C candidates a hypothesis, R results.
 """
 
 from dataclasses import dataclass, replace
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from recoversat.decoding.segmentwise import Decoded
 from recoversat.decoding.stepping import Bools, Choice, Ints, Stepper
 from recoversat.decoding.stopping import between_steps
 from recoversat.vocab import BOS, EOS
@@ -24,30 +24,6 @@ from recoversat.vocab import BOS, EOS
 Sums = NDArray[np.float64]
 
 _ROOT = -1  # the node of the empty hypothesis
-
-
-@dataclass(frozen=True)
-class Hypothesis:
-    """One translation; `token_log_probs` has one entry more than `tokens` when it is closed, that of EOS."""
-
-    tokens: list[int]
-    log_prob: float
-    score: float
-    closed: bool  # ended in EOS; otherwise it was cut off at the limit
-    token_log_probs: list[float]
-
-
-@dataclass(frozen=True)
-class NBest:
-    """The best hypotheses of one sentence, best first, and the steps until none could be displaced."""
-
-    hypotheses: list[Hypothesis]
-    steps: int
-
-    @property
-    def best(self) -> Hypothesis:
-        """The winner."""
-        return self.hypotheses[0]
 
 
 def penalty(length: Ints, alpha: float) -> Sums:
@@ -59,24 +35,17 @@ def penalty(length: Ints, alpha: float) -> Sums:
     return np.asarray(((5.0 + length) / 6.0) ** alpha)
 
 
-def beam_search(
-    stepper: Stepper,
-    limits: Ints,
-    beam: int = 4,
-    alpha: float = 0.6,
-    n_best: int = 1,
-    stop_early: bool = True,
-) -> list[NBest]:
-    """Find the n best translations of each sentence, sentence b in at most limits[b] steps.
+def beam_search(stepper: Stepper, limits: Ints, beam: int = 4, alpha: float = 0.6) -> list[Decoded]:
+    """Find the best translation of each sentence, sentence b in at most limits[b] steps.
 
-    The stepper starts with one place a sentence. A sentence ends as soon as no open hypothesis can still
-    enter its n best; without `stop_early` it goes on to its limit, for the same result.
+    The stepper starts with one place a sentence. A sentence ends as soon as no open hypothesis can still become better
+    than the best that has ended; `steps` counts up to there.
     """
-    tree = _Tree()
-    results = _Results(len(limits), n_best)
-    largest = penalty(limits, alpha)
-    members = np.arange(len(limits))  # which sentence each line of the beams holds
-    beams = _start(len(limits))
+    n, tree = len(limits), _Tree()
+    best, winners = np.full(n, -np.inf), np.full(n, _ROOT)  # score and node of the best hypothesis that has ended
+    steps, largest = np.zeros(n, dtype=np.int64), penalty(limits, alpha)
+    members = np.arange(n)  # which sentence each line of the beams holds
+    beams = _Beams(np.zeros((n, 1)), np.full((n, 1), BOS), np.full((n, 1), _ROOT))
     step = 0
     while len(members):
         between_steps()
@@ -84,19 +53,20 @@ def beam_search(
         choice = stepper.step(beams.tokens.reshape(-1, 1), beams.is_open.reshape(-1, 1), None, beam)
         step += 1
         beams, parents = _extend(beams, choice, beam, tree)
-        closed = beams.is_open & (beams.tokens == EOS)
-        ended = closed | (beams.is_open & (step >= limits[members])[:, None])
-        results.add(members, beams, ended, beams.sums / penalty(np.array(step), alpha))
+        ended = beams.is_open & ((beams.tokens == EOS) | (step >= limits[members])[:, None])
+        scores = np.where(ended, beams.sums / penalty(np.array(step), alpha), -np.inf)
+        line, slot = np.arange(len(members)), scores.argmax(axis=1)
+        better = scores[line, slot] > best[members]
+        best[members[better]] = scores[line, slot][better]
+        winners[members[better]] = beams.nodes[line, slot][better]
         beams = replace(beams, sums=np.where(ended, -np.inf, beams.sums))
-        running = np.asarray(beams.is_open.any(axis=1))
-        if stop_early:
-            # sums only fall, so no open hypothesis will score better than its sum over the largest penalty
-            reachable = beams.sums.max(axis=1) / largest[members]
-            running = running & (reachable > results.to_beat[members])
-        results.steps[members[~running]] = step
+        # sums only fall, so no open hypothesis will score better than its sum over the largest penalty
+        running = beams.sums.max(axis=1) / largest[members] > best[members]
+        steps[members[~running]] = step
         beams, members = beams.of(running), members[running]
         _reorder(stepper, parents[running], n_places)
-    return results.sorted(tree)
+    paths = zip(tree.paths(winners), steps.tolist(), strict=True)
+    return [Decoded([tokens], [log_probs], taken) for (tokens, log_probs), taken in paths]
 
 
 @dataclass(frozen=True)
@@ -114,12 +84,6 @@ class _Beams:
     def of(self, running: Bools) -> "_Beams":
         """Leave out the sentences that have ended."""
         return self if running.all() else _Beams(self.sums[running], self.tokens[running], self.nodes[running])
-
-
-def _start(n_sentences: int) -> _Beams:
-    """Give each sentence one empty hypothesis."""
-    shape = (n_sentences, 1)
-    return _Beams(np.zeros(shape), np.full(shape, BOS), np.full(shape, _ROOT))
 
 
 def _extend(beams: _Beams, choice: Choice, beam: int, tree: "_Tree") -> tuple[_Beams, Ints]:
@@ -176,53 +140,3 @@ class _Tree:
             (tokens[trail].tolist(), log_probs[trail].tolist())
             for trail in (line[len(line) - length :] for line, length in zip(trails, lengths, strict=True))
         ]
-
-
-class _Finished(NamedTuple):
-    """A hypothesis that ended; `node` is where the tree holds it."""
-
-    score: float
-    log_prob: float
-    node: int
-
-
-class _Results:
-    """The finished hypotheses that were among the n best of their sentence when they came."""
-
-    def __init__(self, n_sentences: int, n_best: int) -> None:
-        self._n_best = n_best
-        self._finished: list[list[_Finished]] = [[] for _ in range(n_sentences)]
-        self._best_scores = np.full((n_sentences, n_best), -np.inf)  # falling
-        self.steps = np.zeros(n_sentences, dtype=np.int64)
-
-    @property
-    def to_beat(self) -> Sums:
-        """The score a hypothesis must exceed to enter the n best of its sentence."""
-        return np.asarray(self._best_scores[:, -1])
-
-    def add(self, members: Ints, beams: _Beams, ended: Bools, scores: Sums) -> None:
-        """Set aside the hypotheses that ended in this step."""
-        enters = ended & (scores > self.to_beat[members][:, None])
-        if not enters.any():
-            return
-        merged = np.concatenate([self._best_scores[members], np.where(enters, scores, -np.inf)], axis=1)
-        self._best_scores[members] = -np.sort(-merged, axis=1)[:, : self._n_best]
-        owners = members[np.nonzero(enters)[0]].tolist()
-        columns = scores[enters].tolist(), beams.sums[enters].tolist(), beams.nodes[enters].tolist()
-        for owner, score, log_prob, node in zip(owners, *columns, strict=True):
-            self._finished[owner].append(_Finished(score, log_prob, node))
-
-    def sorted(self, tree: _Tree) -> list[NBest]:
-        """List the n best of each sentence; of equal scores the earlier one leads."""
-        best = [sorted(finished, key=lambda f: -f.score)[: self._n_best] for finished in self._finished]
-        nodes = np.array([f.node for finished in best for f in finished], dtype=np.int64)
-        paths = iter(tree.paths(nodes))
-        return [
-            NBest([_hypothesis(f, *next(paths)) for f in finished], int(steps))
-            for finished, steps in zip(best, self.steps, strict=True)
-        ]
-
-
-def _hypothesis(finished: _Finished, tokens: list[int], log_probs: list[float]) -> Hypothesis:
-    closed = tokens[-1] == EOS
-    return Hypothesis(tokens[:-1] if closed else tokens, finished.log_prob, finished.score, closed, log_probs)

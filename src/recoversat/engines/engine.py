@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from recoversat.decoding.beam import NBest, beam_search
+from recoversat.decoding.beam import beam_search
 from recoversat.decoding.fixed import FixedStepper
 from recoversat.decoding.segmentwise import Decoded, Forced, decode_segments, max_steps
 from recoversat.decoding.stepping import Bools, Ints, Stepper
@@ -83,7 +83,7 @@ class Engine(ABC):
         return None
 
     @abstractmethod
-    def search(self, sources: Sources, beam: int, options: Options = Options()) -> list[NBest]:
+    def search(self, sources: Sources, beam: int, options: Options = Options()) -> list[Decoded]:
         """Find the best translation of each sentence by beam search, in one segment."""
 
     @abstractmethod
@@ -112,7 +112,7 @@ class StepEngine(Engine):
     def decode(self, sources: Sources, n_segments: Ints, options: Options = Options()) -> list[Decoded]:
         return self._written(self.start(sources, n_segments, options), sources, n_segments, options)
 
-    def search(self, sources: Sources, beam: int, options: Options = Options()) -> list[NBest]:
+    def search(self, sources: Sources, beam: int, options: Options = Options()) -> list[Decoded]:
         ones = np.ones(len(sources), dtype=np.int64)
         stepper = _fixed(self.start(sources, ones, options), options)
         return beam_search(stepper, options.most_steps(sources, ones), beam, options.length_penalty)

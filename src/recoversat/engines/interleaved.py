@@ -11,7 +11,6 @@ from typing import TypeVar
 import numpy as np
 
 from recoversat.config import ModelConfig
-from recoversat.decoding.beam import NBest
 from recoversat.decoding.segmentwise import Decoded
 from recoversat.decoding.stepping import Ints
 from recoversat.engines.engine import Engine, Options, Sources
@@ -45,7 +44,7 @@ class InterleavedEngine(Engine):
         written = self._engine.decode(sources, n_segments, replace(options, forced=None, together=True))
         return [interleaved(one) for one in written]
 
-    def search(self, sources: Sources, beam: int, options: Options = Options()) -> list[NBest]:
+    def search(self, sources: Sources, beam: int, options: Options = Options()) -> list[Decoded]:
         return self._engine.search(sources, beam, options)
 
     def score(self, pairs: Sequence[Pair], n_segments: int = 1) -> list[Decoded]:

@@ -8,7 +8,6 @@ from collections.abc import Sequence
 from copy import copy
 
 from recoversat.config import ModelConfig
-from recoversat.decoding.beam import NBest
 from recoversat.decoding.mask_predict import mask_predict
 from recoversat.decoding.oneshot import Copier, Filler, decode_lengths, decode_once, decode_paths
 from recoversat.decoding.segmentwise import Decoded
@@ -53,7 +52,7 @@ class OneStepEngine(Engine):
             return decode_once(writer)
         return decode_lengths(writer, sources, self._score_by_teacher, self._n_lengths)
 
-    def search(self, sources: Sources, beam: int, options: Options = Options()) -> list[NBest]:
+    def search(self, sources: Sources, beam: int, options: Options = Options()) -> list[Decoded]:
         raise UserError(f"beam {beam}: a one-step model has no beam; leave it out, or give lengths and a teacher")
 
     def score(self, pairs: Sequence[Pair], n_segments: int = 1) -> list[Decoded]:

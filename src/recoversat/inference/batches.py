@@ -15,7 +15,6 @@ from recoversat.errors import UserError
 from recoversat.inference.best_of import BestOf, Counts, IdsOf
 from recoversat.inference.exact import decode_exactly
 from recoversat.inference.request import Request
-from recoversat.vocab import EOS
 
 
 @dataclass(frozen=True)
@@ -77,12 +76,7 @@ class BatchDecoder:
             raise UserError(f"beam {beam}: beam search writes one segment, this would be {k}; choose segments 1")
         if options.forced or options.top_tokens:
             raise UserError(f"beam {beam}: a beam is neither forced nor traced; leave out the beam, or the other")
-        found = self.engine.search(sources, beam, options)
-        ends = [[EOS] if nbest.best.closed else [] for nbest in found]
-        return [
-            Decoded([nbest.best.tokens + end], [nbest.best.token_log_probs], nbest.steps)
-            for nbest, end in zip(found, ends, strict=True)
-        ]
+        return self.engine.search(sources, beam, options)
 
 
 def _ids_in(batch: list[int], ids_of: IdsOf, place: int, decoded: Decoded) -> list[int]:

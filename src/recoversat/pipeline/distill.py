@@ -28,6 +28,7 @@ from recoversat.show.progress import progress
 from recoversat.text.directions import directed, encode_directed
 from recoversat.text.tokenizer import load_tokenizer, vocabulary_fingerprint
 from recoversat.translator import Translator
+from recoversat.vocab import EOS
 
 SETTINGS = "settings.json"
 _Ids = list[int]
@@ -200,8 +201,8 @@ def _writer(job: Distillation, engine: Engine) -> Callable[[list[_Ids]], list[_I
     )
 
     def search(sources: list[_Ids]) -> list[_Ids]:
-        found = engine.search(sources, job.beam, options)
-        return [nbest.best.tokens if nbest.best.closed else [] for nbest in found]
+        found = [one.segments[0] for one in engine.search(sources, job.beam, options)]
+        return [ids[:-1] if ids[-1] == EOS else [] for ids in found]
 
     return search
 

@@ -9,8 +9,8 @@ import pytest
 import torch
 
 from recoversat.config import ModelConfig
-from recoversat.decoding.beam import NBest, beam_search, penalty
-from recoversat.decoding.segmentwise import decode_segments
+from recoversat.decoding.beam import beam_search, penalty
+from recoversat.decoding.segmentwise import Decoded, decode_segments
 from recoversat.decoding.stepping import Bools, Choice, Ints
 from recoversat.engines.torch.engine import TorchEngine
 from recoversat.engines.torch.scoring import score_pairs
@@ -63,21 +63,42 @@ class TableStepper:
         self.prefixes = [self.prefixes[i] for i in which]
 
 
-def exhaustive(stepper: TableStepper, sentence: int, limit: int, alpha: float) -> list[tuple[float, tuple[int, ...]]]:
-    """Score every sequence that ends in EOS within the limit or is cut off there, best first."""
+def score(found: Decoded, alpha: float = 0.6) -> float:
+    (log_probs,) = found.log_probs
+    return sum(log_probs) / float(penalty(np.array(len(log_probs)), alpha))
+
+
+def exhaustive(stepper: TableStepper, sentence: int, limit: int, alpha: float) -> tuple[float, list[int]]:
+    """Score every sequence that ends in EOS within the limit or is cut off there; return the best."""
     scored = []
     for length in range(1, limit + 1):
         ends = [EOS] if length < limit else SYMBOLS
         for body in itertools.product((A, B, C), repeat=length - 1):
             for end in ends:
-                sequence = (*body, end)
+                sequence = [*body, end]
                 log_probs = [
                     stepper.table(sentence, (BOS, *sequence[:t]))[SYMBOLS.index(token)]
                     for t, token in enumerate(sequence)
                 ]
-                score = np.sum(log_probs) / ((5 + length) / 6) ** alpha
-                scored.append((float(score), tuple(token for token in sequence if token != EOS)))
-    return sorted(scored, reverse=True)
+                scored.append((float(np.sum(log_probs) / ((5 + length) / 6) ** alpha), sequence))
+    return max(scored)
+
+
+def to_the_limit(stepper: TableStepper, sentence: int, limit: int, beam: int, alpha: float) -> list[int]:
+    """Search for one sentence, with lists, and never stop before the limit."""
+    opened: list[tuple[float, list[int]]] = [(0.0, [])]
+    ended: list[tuple[float, list[int]]] = []
+    for length in range(1, limit + 1):
+        longer = [
+            (total + log_prob, [*before, token])
+            for total, before in opened
+            for token, log_prob in zip(SYMBOLS, stepper.table(sentence, (BOS, *before)), strict=True)
+        ]
+        best = sorted(longer, reverse=True)[:beam]
+        opened = [(total, ids) for total, ids in best if ids[-1] != EOS and length < limit]
+        closed = [(total, ids) for total, ids in best if ids[-1] == EOS or length == limit]
+        ended += [(total / ((5 + length) / 6) ** alpha, ids) for total, ids in closed]
+    return max(ended)[1]
 
 
 @pytest.fixture(scope="module")
@@ -99,10 +120,10 @@ def sources() -> list[list[int]]:
     return [rng.integers(N_SPECIAL, 23, size=n).tolist() for n in rng.integers(1, 12, size=40)]
 
 
-def search(model: Transformer, sources: list[list[int]], beam: int = 4, n_best: int = 1, **kwargs: bool) -> list[NBest]:
+def search(model: Transformer, sources: list[list[int]], beam: int = 4) -> list[Decoded]:
     stepper = TorchEngine(model, torch.device("cpu")).start(sources, np.ones(len(sources), dtype=np.int64))
     limits = np.array([len(source) + 6 for source in sources])
-    return beam_search(stepper, limits, beam=beam, n_best=n_best, **kwargs)
+    return beam_search(stepper, limits, beam=beam)
 
 
 def test_a_beam_of_one_is_greedy_decoding(model: Transformer, sources: list[list[int]]) -> None:
@@ -110,123 +131,77 @@ def test_a_beam_of_one_is_greedy_decoding(model: Transformer, sources: list[list
     limits = np.array([len(source) + 6 for source in sources])
     greedy = decode_segments(TorchEngine(model, torch.device("cpu")).start(sources, ones), ones, limits)
     found = search(model, sources, beam=1)
-    closed = [result.best.closed for result in found]
+    closed = [result.segments[0][-1] == EOS for result in found]
     assert any(closed)
     assert not all(closed)  # both ways of ending are met
     for one, other in zip(greedy, found, strict=True):
-        assert other.best.tokens + [EOS] * other.best.closed == one.segments[0]
-        assert other.best.token_log_probs == pytest.approx(one.log_probs[0], abs=1e-5)
+        assert other.segments == one.segments
+        assert other.log_probs[0] == pytest.approx(one.log_probs[0], abs=1e-5)
         assert other.steps == one.steps
 
 
 @pytest.mark.parametrize("alpha", [0.0, 0.6, 2.0])
 @pytest.mark.parametrize("sharpness", [0.5, 2.0])
 def test_a_wide_beam_is_exhaustive_search(alpha: float, sharpness: float) -> None:
-    limits = np.array([1, 2, 3, 4, 5])
-    stepper = TableStepper([10, 11, 12, 13, 14], sharpness)
-    for sentence, limit, result in zip(
-        [10, 11, 12, 13, 14],
-        limits,
-        beam_search(stepper, limits, beam=400, alpha=alpha, n_best=7),
-        strict=True,
-    ):
-        expected = exhaustive(TableStepper([], sharpness), sentence, int(limit), alpha)[:7]
-        assert [tuple(h.tokens) for h in result.hypotheses] == [tokens for _, tokens in expected]
-        assert [h.score for h in result.hypotheses] == pytest.approx([score for score, _ in expected], abs=1e-5)
+    sentences, limits = list(range(10, 25)), np.arange(15) % 5 + 1
+    found = beam_search(TableStepper(sentences.copy(), sharpness), limits, beam=400, alpha=alpha)
+    for sentence, limit, result in zip(sentences, limits.tolist(), found, strict=True):
+        best, tokens = exhaustive(TableStepper([], sharpness), sentence, limit, alpha)
+        assert result.segments == [tokens]
+        assert score(result, alpha) == pytest.approx(best, abs=1e-5)
 
 
 def test_a_narrow_beam_misses_what_a_wide_one_finds() -> None:
     sentences, limits = list(range(30)), np.full(30, 5)
-    scores = [
-        [result.best.score for result in beam_search(TableStepper(sentences.copy()), limits, beam=beam)]
-        for beam in (1, 300)
-    ]
+    scores = [[score(one) for one in beam_search(TableStepper(sentences.copy()), limits, beam)] for beam in (1, 300)]
     narrow, wide = np.array(scores)
     assert (narrow <= wide + 1e-9).all()
     assert (narrow < wide - 1e-3).any()
 
 
-@pytest.mark.parametrize("n_best", [1, 4])
-def test_reported_scores_are_those_of_the_parallel_pass(
-    model: Transformer, sources: list[list[int]], n_best: int
-) -> None:
-    results = search(model, sources, n_best=n_best)
-    found = [(source, h) for source, result in zip(sources, results, strict=True) for h in result.hypotheses]
-    assert sum(h.closed for _, h in found) > 10
-    assert sum(not h.closed for _, h in found) > 10
-    for (_, h), again in zip(found, score_pairs(model, [(source, h.tokens) for source, h in found]), strict=True):
-        summed = again.log_probs[0][: len(h.tokens) + h.closed]  # one that was cut off never reached its EOS
-        assert h.token_log_probs == pytest.approx(summed, abs=1e-4)
-        assert h.score == pytest.approx(sum(summed) / ((5 + len(summed)) / 6) ** 0.6, abs=1e-4)
+def test_reported_scores_are_those_of_the_parallel_pass(model: Transformer, sources: list[list[int]]) -> None:
+    found = search(model, sources)
+    closed = [one.segments[0][-1] == EOS for one in found]
+    assert min(sum(closed), len(closed) - sum(closed)) > 5
+    words = [[token for token in one.segments[0] if token != EOS] for one in found]
+    for one, again in zip(found, score_pairs(model, list(zip(sources, words, strict=True))), strict=True):
+        summed = again.log_probs[0][: len(one.segments[0])]  # one that was cut off never reached its EOS
+        assert one.log_probs[0] == pytest.approx(summed, abs=1e-4)
 
 
 @pytest.fixture(scope="module")
-def alone(model: Transformer, sources: list[list[int]]) -> list[NBest]:
-    return [search(model, [source], n_best=3)[0] for source in sources]
+def alone(model: Transformer, sources: list[list[int]]) -> list[Decoded]:
+    return [search(model, [source])[0] for source in sources]
 
 
 @pytest.mark.parametrize("size", [2, 3, 7, 40])
 def test_sentences_do_not_notice_their_batch(
-    model: Transformer, sources: list[list[int]], alone: list[NBest], size: int
+    model: Transformer, sources: list[list[int]], alone: list[Decoded], size: int
 ) -> None:
     order = np.random.default_rng(size).permutation(len(sources))
     for first in range(0, len(sources), size):
         batch = order[first : first + size]
-        for at, result in zip(batch, search(model, [sources[i] for i in batch], n_best=3), strict=True):
-            assert [h.tokens for h in result.hypotheses] == [h.tokens for h in alone[at].hypotheses]
-            assert [h.score for h in result.hypotheses] == pytest.approx(
-                [h.score for h in alone[at].hypotheses], abs=1e-5
-            )
-            assert result.steps == alone[at].steps
+        for at, result in zip(batch, search(model, [sources[i] for i in batch]), strict=True):
+            assert (result.segments, result.steps) == (alone[at].segments, alone[at].steps)
+            assert result.log_probs[0] == pytest.approx(alone[at].log_probs[0], abs=1e-5)
 
 
-def test_n_best_lists_are_sorted_distinct_and_consistent(model: Transformer, sources: list[list[int]]) -> None:
-    for source, result in zip(sources, search(model, sources, n_best=4), strict=True):
-        scores = [h.score for h in result.hypotheses]
-        assert len(scores) == 4
-        assert scores == sorted(scores, reverse=True)
-        assert len({(*h.tokens, h.closed) for h in result.hypotheses}) == 4
-        assert result.best is result.hypotheses[0]
-        for h in result.hypotheses:
-            n_summed = len(h.token_log_probs)
-            assert n_summed == len(h.tokens) + h.closed <= result.steps <= len(source) + 6
-            assert h.closed or n_summed == len(source) + 6
-            assert h.log_prob == pytest.approx(sum(h.token_log_probs))
-            assert h.score == pytest.approx(h.log_prob / float(penalty(np.array(n_summed), 0.6)))
-            assert min(h.tokens, default=N_SPECIAL) >= N_SPECIAL
+def test_what_is_found_ends_or_is_cut_off_at_the_limit(model: Transformer, sources: list[list[int]]) -> None:
+    for source, result in zip(sources, search(model, sources), strict=True):
+        (ids,), (log_probs,) = result.segments, result.log_probs
+        assert len(log_probs) == len(ids) <= result.steps <= len(source) + 6
+        assert ids[-1] == EOS or len(ids) == len(source) + 6
+        assert min(ids[:-1], default=N_SPECIAL) >= N_SPECIAL
 
 
-@pytest.mark.parametrize("n_best", [1, 2, 4])
-def test_stopping_early_changes_nothing_but_the_steps(
-    model: Transformer, sources: list[list[int]], n_best: int
-) -> None:
-    early = search(model, sources, n_best=n_best)
-    late = search(model, sources, n_best=n_best, stop_early=False)
-    for one, other in zip(early, late, strict=True):
-        assert [h.tokens for h in one.hypotheses] == [h.tokens for h in other.hypotheses]
-        assert one.steps <= other.steps
-    assert sum(r.steps for r in early) < sum(r.steps for r in late)
-
-
-@pytest.mark.parametrize("alpha", [0.6, 2.0])
-@pytest.mark.parametrize("n_best", [1, 3])
-def test_a_long_hypothesis_may_win_late(alpha: float, n_best: int) -> None:
+@pytest.mark.parametrize("alpha", [0.0, 0.6, 2.0])
+def test_a_long_hypothesis_may_win_late(alpha: float) -> None:
     """The longer an open hypothesis may get, the more its score may rise: stopping must reckon with that."""
-    sentences, limits = list(range(60)), np.arange(60) % 7 + 4
-    early, late = (
-        beam_search(TableStepper(sentences.copy()), limits, 3, alpha, n_best, stop_early)
-        for stop_early in (True, False)
-    )
-    assert [r.hypotheses for r in early] == [r.hypotheses for r in late]
-    assert sum(r.steps for r in early) < sum(r.steps for r in late)
-
-
-def test_a_search_asks_for_more_of_its_best_list_than_of_its_winner(
-    model: Transformer, sources: list[list[int]]
-) -> None:
-    winners, lists = search(model, sources, n_best=1), search(model, sources, n_best=4)
-    assert [r.best.tokens for r in winners] == [r.best.tokens for r in lists]
-    assert sum(r.steps for r in winners) < sum(r.steps for r in lists)
+    sentences, limits = list(range(90)), np.arange(90) % 7 + 4
+    found = beam_search(TableStepper(sentences.copy()), limits, 3, alpha)
+    pairs = zip(sentences, limits.tolist(), strict=True)
+    assert [one.segments for one in found] == [[to_the_limit(TableStepper([]), *pair, 3, alpha)] for pair in pairs]
+    assert sum(one.steps for one in found) < limits.sum()
 
 
 def test_the_cache_is_copied_only_when_places_change() -> None:
@@ -237,18 +212,17 @@ def test_the_cache_is_copied_only_when_places_change() -> None:
             return np.log([1e-9, 1e-9, 1e-9, 1 - 3e-9]) if len(prefix) < 5 else np.log([1 - 3e-9, 1e-9, 1e-9, 1e-9])
 
     stepper = Certain([0, 0, 0])
-    found = beam_search(stepper, np.array([9, 9, 9]), beam=2, n_best=2)
-    assert [h.tokens for h in found[1].hypotheses] == [[A, C, C, C], [B, C, C, C]]
+    found = beam_search(stepper, np.array([9, 9, 9]), beam=2)
+    assert found[1].segments == [[A, C, C, C, EOS]]
     assert stepper.kept == [[0, 0, 1, 1, 2, 2]]
 
 
 def test_a_beam_wider_than_what_may_be_written_has_empty_slots() -> None:
     torch.manual_seed(5)
     config = ModelConfig(d_model=8, d_hidden=8, n_heads=2, encoder_layers=1, decoder_layers=1, vocab_size=7)
-    results = search(Transformer(config), [[5, 6], [6]], beam=6, n_best=6)  # only 5, 6 and EOS may be written
-    for result in results:
-        assert len({(*h.tokens, h.closed) for h in result.hypotheses}) == len(result.hypotheses) == 6
-        assert all(np.isfinite(h.token_log_probs).all() and set(h.tokens) <= {5, 6} for h in result.hypotheses)
+    for result in search(Transformer(config), [[5, 6], [6]], beam=6):  # only 5, 6 and EOS may be written
+        assert np.isfinite(result.log_probs[0]).all()
+        assert set(result.segments[0]) <= {5, 6, EOS}
 
 
 def test_finished_sentences_leave_the_batch() -> None:

@@ -33,7 +33,7 @@ def test_an_engine_of_steps_inherits_all_three(scripted) -> None:
     sources = tokenizer.encode(["a b", "c"])
     decoded = engine.decode(sources, np.array([2, 2]))
     assert [tokenizer.decode([t for t in one.segments[0] if t != EOS]) for one in decoded] == ["the house", "gas"]
-    assert [one.best.tokens for one in engine.search(sources, 1)] == [one.segments[0][:-1] for one in decoded]
+    assert [one.segments[0] for one in engine.search(sources, 1)] == [one.segments[0] for one in decoded]
     targets = tokenizer.encode(["house the gas", ""])
     scored = engine.score(list(zip(sources, targets, strict=True)), 2)
     assert [one.segments for one in scored] == [[[*targets[0][:2], EOS], [targets[0][2], EOS]], [[EOS], [EOS]]]

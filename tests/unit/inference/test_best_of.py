@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 from recoversat.config import QUALITIES, parse_config
-from recoversat.decoding.beam import NBest
 from recoversat.decoding.segmentwise import Decoded
 from recoversat.decoding.stepping import Ints
 from recoversat.engines.engine import Engine, Options, Sources
@@ -53,7 +52,7 @@ class Judging(Engine):
             for one, scores in zip(written, log_probs, strict=True)
         ]
 
-    def search(self, sources: Sources, beam: int, options: Options = Options()) -> list[NBest]:
+    def search(self, sources: Sources, beam: int, options: Options = Options()) -> list[Decoded]:
         raise AssertionError("nobody asked for a beam")
 
     def score(self, pairs: Sequence[Pair], n_segments: int = 1) -> list[Decoded]:

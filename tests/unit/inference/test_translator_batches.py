@@ -2,7 +2,6 @@
 
 import pytest
 
-from recoversat.decoding.beam import NBest
 from recoversat.decoding.segmentwise import Decoded
 from recoversat.decoding.stepping import Ints
 from recoversat.engines.engine import Engine, Options, Sources
@@ -24,7 +23,7 @@ class Watched(Engine):
         self.options.append(options)
         return self._engine.decode(sources, n_segments, options)
 
-    def search(self, sources: Sources, beam: int, options: Options = Options()) -> list[NBest]:
+    def search(self, sources: Sources, beam: int, options: Options = Options()) -> list[Decoded]:
         self.batches.append([len(source) for source in sources])
         return self._engine.search(sources, beam, options)
 

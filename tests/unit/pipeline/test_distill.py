@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 from recoversat.cli import app
 from recoversat.data.corpus import ParallelSentences, open_corpus
 from recoversat.data.prepare import TextPairs, prepare
-from recoversat.decoding.beam import NBest
+from recoversat.decoding.segmentwise import Decoded
 from recoversat.engines.cuda.capture import Capturer, Replay, rehearse
 from recoversat.engines.cuda.engine import BATCHES, GraphEngine
 from recoversat.engines.engine import Engine, Options, Sources
@@ -97,7 +97,7 @@ def test_a_teacher_does_without_its_shortlist_where_it_is_set_to(
     (teacher / "config.json").write_text(json.dumps(settings))
     engine, asked = TorchEngine(model_of(teacher), CPU), []
 
-    def search(sources: Sources, beam: int, options: Options) -> list[NBest]:
+    def search(sources: Sources, beam: int, options: Options) -> list[Decoded]:
         asked.append(options.shortlist)
         return TorchEngine.search(engine, sources, beam, options)
 

@@ -15,7 +15,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from recoversat.decoding.beam import Hypothesis, NBest, penalty
+from recoversat.decoding.beam import penalty
+from recoversat.decoding.segmentwise import Decoded
 from recoversat.decoding.stepping import Ints
 from recoversat.engines.cuda.capture import Capturer
 from recoversat.engines.cuda.model import GraphModel
@@ -60,14 +61,14 @@ class BeamSession(Session):
         host["sums"][:], host["best"][:], host["row_mask"][:] = -np.inf, -np.inf, self._hidden
         host["sums"][:, 0] = 0
 
-    def search(self, sources: Sequence[Sequence[int]], limits: Ints, alpha: float) -> list[NBest]:
+    def search(self, sources: Sequence[Sequence[int]], limits: Ints, alpha: float) -> list[Decoded]:
         """Find the best translation of each source; they fit the bucket."""
         self._fill(sources, limits, alpha)
         self._arena.upload()
         self._encode()
         unasked = steps_before_asking(max(len(source) for source in sources), 1)
         taken = self._take_steps(int(limits.max()), unasked, self._state.n_running)
-        return self._collect(taken, len(sources), alpha)
+        return self._collect(taken, len(sources))
 
     def _run_step(self, n_seen: int, special: bool) -> None:
         state, (batch, width) = self._state, self._state.sums.shape
@@ -118,14 +119,14 @@ class BeamSession(Session):
         host["largest"][:] = penalty(host["limits"], alpha)
         host["penalties"][:] = penalty(np.arange(1, self._bucket.steps + 1), alpha)
 
-    def _collect(self, taken: int, count: int, alpha: float) -> list[NBest]:
+    def _collect(self, taken: int, count: int) -> list[Decoded]:
         """Fetch the log and follow the best hypothesis of each sentence back to its beginning."""
         log = self._log[:taken].cpu().numpy().reshape(taken, 3, self._bucket.batch, self._bucket.width)
         best_at, ends = torch.stack([self._state.best_at, self._state.end]).cpu().numpy()
         tokens, log_probs = _trails(best_at[:count], log[:, :, :count])
         lengths = (best_at[:count] // self._bucket.width + 1).tolist()
         listed = zip(tokens.tolist(), log_probs.tolist(), lengths, ends.tolist(), strict=False)
-        return [NBest([_hypothesis(ids[:n], scores[:n], alpha)], end) for ids, scores, n, end in listed]
+        return [Decoded([ids[:n]], [scores[:n]], end) for ids, scores, n, end in listed]
 
 
 def _fields(bucket: Bucket, dtype: torch.dtype) -> dict[str, Field]:
@@ -157,9 +158,3 @@ def _trails(best_at: Ints, log: NDArray[np.int32]) -> tuple[NDArray[np.int32], N
         trails[step] = log[step][:, lines, slots]
         slots = np.where(step <= last, trails[step, 1], slots)  # the parent's; it has not begun where it ended before
     return trails[:, 0].T, np.ascontiguousarray(trails[:, 2].T).view(np.float32)
-
-
-def _hypothesis(tokens: list[int], log_probs: list[float], alpha: float) -> Hypothesis:
-    total, closed = float(sum(log_probs)), tokens[-1] == EOS
-    score = total / float(penalty(np.array(len(tokens)), alpha))
-    return Hypothesis(tokens[:-1] if closed else tokens, total, score, closed, log_probs)

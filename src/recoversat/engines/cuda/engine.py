@@ -16,7 +16,6 @@ from typing import TypeVar
 import numpy as np
 import torch
 
-from recoversat.decoding.beam import NBest
 from recoversat.decoding.segmentwise import Decoded
 from recoversat.decoding.stepping import Ints
 from recoversat.decoding.stopping import between_steps
@@ -105,11 +104,11 @@ class GraphEngine(Engine):
 
         return self._in_parts(decode, len(sources), source, k, room)
 
-    def search(self, sources: Sources, beam: int, options: Options = Options()) -> list[NBest]:
+    def search(self, sources: Sources, beam: int, options: Options = Options()) -> list[Decoded]:
         limits = np.maximum(options.most_steps(sources, np.ones(len(sources), dtype=np.int64)), 1)
         source, room = self._lengths(sources, limits, beam)
 
-        def search(bucket: Bucket, part: slice) -> list[NBest]:
+        def search(bucket: Bucket, part: slice) -> list[Decoded]:
             return self._session(BeamSession, bucket).search(sources[part], limits[part], options.length_penalty)
 
         return self._in_parts(search, len(sources), source, beam, room)

@@ -14,7 +14,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from recoversat.config import ModelConfig
-from recoversat.decoding.beam import NBest
 from recoversat.decoding.segmentwise import Decoded
 from recoversat.decoding.stepping import Floats, Ints
 from recoversat.decoding.stopping import between_steps, in_threads
@@ -131,10 +130,10 @@ class OnnxEngine(StepEngine):
         written, _ = self._sentence.write(source, steps, listed or self._whole(k == 1), options.scores)
         return _ended(written, options)
 
-    def search(self, sources: Sources, beam: int, options: Options = Options()) -> list[NBest]:
+    def search(self, sources: Sources, beam: int, options: Options = Options()) -> list[Decoded]:
         search, ones = super().search, np.ones(len(sources), dtype=np.int64)
 
-        def part(places: list[int]) -> list[NBest]:
+        def part(places: list[int]) -> list[Decoded]:
             return search([sources[i] for i in places], beam, options.of(places))
 
         return self._in_parts(part, self._parts(sources, ones, beam))

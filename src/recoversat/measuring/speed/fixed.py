@@ -8,7 +8,6 @@ from dataclasses import replace
 
 import numpy as np
 
-from recoversat.decoding.beam import NBest
 from recoversat.decoding.segmentwise import Decoded
 from recoversat.decoding.stepping import Ints
 from recoversat.engines.engine import Engine, Options, Sources
@@ -50,7 +49,7 @@ class FixedEngine(Engine):
         fixed = replace(options, lives=lives(self.length, int(n_segments.max())))
         return self._engine.decode(sources, n_segments, fixed)
 
-    def search(self, sources: Sources, beam: int, options: Options = Options()) -> list[NBest]:
+    def search(self, sources: Sources, beam: int, options: Options = Options()) -> list[Decoded]:
         return self._engine.search(sources, beam, replace(options, lives=lives(self.length, 1)))
 
     def score(self, pairs: Sequence[Pair], n_segments: int = 1) -> list[Decoded]:

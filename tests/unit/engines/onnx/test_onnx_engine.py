@@ -162,7 +162,7 @@ def test_little_memory_means_small_parts_and_the_same_translation(folder: Path) 
     assert parts_of(bounded, sources, k) == [[0], [1], [2], [3]]
     alone = [free.decode([source], k[:1], Options(limits=limits[:1]))[0] for source in sources]
     assert bounded.decode(sources, k, Options(limits=limits)) == alone
-    assert [one.best for one in bounded.search(sources, 3)] == [free.search([s], 3)[0].best for s in sources]
+    assert bounded.search(sources, 3) == [free.search([source], 3)[0] for source in sources]
 
 
 def test_the_bound_on_memory_grows_parts_with_it(folder: Path) -> None:

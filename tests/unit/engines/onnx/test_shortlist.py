@@ -121,13 +121,11 @@ def test_forced_pieces_are_written_and_no_others_let_in(engine: OnnxEngine, k: i
 def test_a_beam_stays_in_the_list(engine: OnnxEngine, plain: OnnxEngine) -> None:
     found = engine.search(SOURCES, 3, Options(limits=np.full(3, 9), verified=False))
     alone = [engine.search([source], 3, Options(limits=np.full(1, 9), verified=False))[0] for source in SOURCES]
-    assert [nbest.best.tokens for nbest in found] == [nbest.best.tokens for nbest in alone]
-    for source, nbest in zip(SOURCES, found, strict=True):
-        assert set(nbest.best.tokens) <= own_list(engine, source)
+    assert [one.segments for one in found] == [one.segments for one in alone]
+    for source, one in zip(SOURCES, found, strict=True):
+        assert written(one) <= own_list(engine, source)
     whole = plain.search(SOURCES, 3, Options(limits=np.full(3, 9)))
-    assert any(
-        not set(nbest.best.tokens) <= own_list(engine, source) for source, nbest in zip(SOURCES, whole, strict=True)
-    )
+    assert any(not written(one) <= own_list(engine, source) for source, one in zip(SOURCES, whole, strict=True))
 
 
 def test_lists_go_with_their_sentences_when_places_are_taken(engine: OnnxEngine) -> None:
