@@ -7,7 +7,6 @@ B sentences, n length candidates.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
@@ -16,20 +15,9 @@ from recoversat.decoding.segmentwise import Decoded
 from recoversat.decoding.stepping import Floats, Ints
 from recoversat.vocab import BLANK, EOS, N_SPECIAL
 
+Sources = Sequence[Sequence[int]]
 # (sources, targets) -> summed log-probability of each target, EOS included
-Score = Callable[[Sequence[Sequence[int]], Sequence[Sequence[int]]], Sequence[float]]
-
-
-@dataclass(frozen=True)
-class Written:
-    """Translations of given lengths, and the log-probability of each token."""
-
-    tokens: list[list[int]]
-    log_probs: list[list[float]]
-
-    def decoded(self, at: int) -> Decoded:
-        """Return one of them, closed by an EOS that was never asked for."""
-        return Decoded([[*self.tokens[at], EOS]], [self.log_probs[at]], steps=1)
+Score = Callable[[Sources, Sequence[Sequence[int]]], Sequence[float]]
 
 
 class Filler(Protocol):
@@ -45,38 +33,6 @@ class Filler(Protocol):
         """
 
 
-class Writer(Protocol):
-    """A batch of encoded sources, ready to be written in any length."""
-
-    def lengths(self) -> Ints:
-        """Predict the target length of each source, at least 1."""
-
-    def write(self, members: Ints, lengths: Ints) -> Written:
-        """Write a translation of lengths[i] tokens of source members[i], for every i; no special tokens."""
-
-
-class Copier:
-    """A NAT as a writer: every place carries a source token, copied uniformly."""
-
-    def __init__(self, filler: Filler, sources: Sequence[Sequence[int]]) -> None:
-        self._filler, self._sources = filler, sources
-
-    def lengths(self) -> Ints:
-        """Take the likeliest length."""
-        return np.asarray(self._filler.likeliest_lengths(1)[:, 0])
-
-    def write(self, members: Ints, lengths: Ints) -> Written:
-        """Take the likeliest token of every place."""
-        carried = np.zeros((len(members), int(lengths.max())), dtype=np.int64)
-        for row, member, length in zip(carried, members.tolist(), lengths.tolist(), strict=True):
-            row[:length] = copied(self._sources[member], length)
-        tokens, log_probs = self._filler.fill(members, carried, lengths)
-        return Written(
-            [line[:length] for line, length in zip(tokens.tolist(), lengths, strict=True)],
-            [line[:length] for line, length in zip(log_probs.tolist(), lengths, strict=True)],
-        )
-
-
 def copied(source: Sequence[int], length: int) -> Ints:
     """Copy a source to places 0 .. T - 1: its token round(j * S / T) to place j (as `model.nat.copied_places` does).
 
@@ -87,29 +43,38 @@ def copied(source: Sequence[int], length: int) -> Ints:
     return np.asarray(source)[np.minimum(nearest, len(source) - 1)]
 
 
-def decode_once(writer: Writer) -> list[Decoded]:
+def write(filler: Filler, sources: Sources, members: Ints, lengths: Ints) -> list[Decoded]:
+    """Write a translation of lengths[i] tokens of source members[i], for every i, closed by an EOS nobody asked for."""
+    carried = np.zeros((len(members), int(lengths.max())), dtype=np.int64)
+    for row, member, length in zip(carried, members.tolist(), lengths.tolist(), strict=True):
+        row[:length] = copied(sources[member], length)
+    tokens, log_probs = filler.fill(members, carried, lengths)
+    each = zip(tokens.tolist(), log_probs.tolist(), lengths.tolist(), strict=True)
+    return [Decoded([[*line[:length], EOS]], [scores[:length]], steps=1) for line, scores, length in each]
+
+
+def decode_once(filler: Filler, sources: Sources) -> list[Decoded]:
     """Write each sentence in its predicted length."""
-    lengths = writer.lengths()
-    written = writer.write(np.arange(len(lengths)), lengths)
-    return [written.decoded(at) for at in range(len(lengths))]
+    return write(filler, sources, np.arange(len(sources)), filler.likeliest_lengths(1)[:, 0])
 
 
-def decode_lengths(writer: Writer, sources: Sequence[Sequence[int]], score: Score, n_lengths: int = 9) -> list[Decoded]:
+def decode_lengths(filler: Filler, sources: Sources, score: Score, n_lengths: int = 9) -> list[Decoded]:
     """Write each sentence in n lengths around the predicted one and keep the teacher's favourite (LPD).
 
     The teacher's sum is divided by the number of summed log-probabilities, tokens + EOS, lest short
     candidates always win. Of equals the one nearest to the predicted length wins.
     """
-    candidates = length_candidates(writer.lengths(), n_lengths)  # (B, n)
+    candidates = length_candidates(filler.likeliest_lengths(1)[:, 0], n_lengths)  # (B, n)
     members = np.repeat(np.arange(len(candidates)), n_lengths)
-    written = writer.write(members, candidates.reshape(-1))
-    sums = np.array(score([sources[member] for member in members.tolist()], written.tokens), dtype=np.float64)
+    written = write(filler, sources, members, candidates.reshape(-1))
+    targets = [one.segments[0][:-1] for one in written]
+    sums = np.array(score([sources[member] for member in members.tolist()], targets), dtype=np.float64)
     means = sums.reshape(candidates.shape) / (candidates + 1)
     chosen = means.argmax(axis=1) + np.arange(len(candidates)) * n_lengths
-    return [written.decoded(at) for at in chosen.tolist()]
+    return [written[at] for at in chosen.tolist()]
 
 
-def decode_paths(filler: Filler, sources: Sequence[Sequence[int]], times: int) -> list[Decoded]:
+def decode_paths(filler: Filler, sources: Sources, times: int) -> list[Decoded]:
     """Write each sentence as what is left of the likeliest path over `times` places a source token (CTC).
 
     Each token has the log-probability of its first place.

@@ -9,7 +9,7 @@ from copy import copy
 
 from recoversat.config import ModelConfig
 from recoversat.decoding.mask_predict import mask_predict
-from recoversat.decoding.oneshot import Copier, Filler, decode_lengths, decode_once, decode_paths
+from recoversat.decoding.oneshot import Filler, decode_lengths, decode_once, decode_paths
 from recoversat.decoding.segmentwise import Decoded
 from recoversat.decoding.stepping import Ints
 from recoversat.engines.engine import Engine, Options, Sources
@@ -47,10 +47,9 @@ class OneStepEngine(Engine):
             return decode_paths(filler, sources, self._config.upsample)
         if self._config.kind == "cmlm":
             return mask_predict(filler, options.iterations, options.lengths)
-        writer = Copier(filler, sources)
         if self._judge is None:
-            return decode_once(writer)
-        return decode_lengths(writer, sources, self._score_by_teacher, self._n_lengths)
+            return decode_once(filler, sources)
+        return decode_lengths(filler, sources, self._score_by_teacher, self._n_lengths)
 
     def search(self, sources: Sources, beam: int, options: Options = Options()) -> list[Decoded]:
         raise UserError(f"beam {beam}: a one-step model has no beam; leave it out, or give lengths and a teacher")

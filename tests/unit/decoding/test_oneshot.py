@@ -1,14 +1,14 @@
-"""One-step decoding with scripted writers and teachers."""
+"""One-step decoding with scripted models and teachers."""
 
 from collections.abc import Sequence
 
 import numpy as np
 import pytest
 
-from recoversat.decoding.oneshot import Written, decode_lengths, decode_once, length_candidates
+from recoversat.decoding.oneshot import decode_lengths, decode_once, length_candidates
 from recoversat.decoding.segmentwise import Decoded
-from recoversat.decoding.stepping import Ints
-from recoversat.vocab import EOS
+from recoversat.decoding.stepping import Floats, Ints
+from recoversat.vocab import EOS, N_SPECIAL
 
 
 def words(results: list[Decoded]) -> list[list[int]]:
@@ -27,18 +27,19 @@ class Repeater:
         self.sources = sources
         self.asked: list[tuple[list[int], list[int]]] = []
 
-    def lengths(self) -> Ints:
-        return np.array([len(source) for source in self.sources])
+    def likeliest_lengths(self, n: int) -> Ints:
+        return np.array([[len(source)] * n for source in self.sources])
 
-    def write(self, members: Ints, lengths: Ints) -> Written:
+    def fill(self, members: Ints, tokens: Ints, lengths: Ints, least: int = N_SPECIAL) -> tuple[Ints, Floats]:
         self.asked.append((members.tolist(), lengths.tolist()))
-        tokens = [[self.sources[m][0]] * n for m, n in zip(members.tolist(), lengths.tolist(), strict=True)]
-        return Written(tokens, [[-0.1 * len(line)] * len(line) for line in tokens])
+        first = np.array([source[0] for source in self.sources])[members, None]
+        assert (tokens[:, :1] == first).all()  # what each place carries is copied from its source
+        return first + 0 * tokens, np.broadcast_to(-0.1 * lengths[:, None], tokens.shape)
 
 
 def test_one_step_writes_the_predicted_length_and_keeps_repetitions() -> None:
     writer = Repeater(SOURCES)
-    results = decode_once(writer)
+    results = decode_once(writer, SOURCES)
     assert words(results) == [[11, 11], [21, 21, 21, 21], [31]]
     assert results[0].log_probs == [[-0.2, -0.2]]
     assert writer.asked == [([0, 1, 2], [2, 4, 1])]
@@ -91,7 +92,7 @@ def test_one_candidate_is_one_step_decoding() -> None:
         return [-1.0] * len(targets)
 
     tried = decode_lengths(Repeater(SOURCES), SOURCES, score, n_lengths=1)
-    assert tried == decode_once(Repeater(SOURCES))
+    assert tried == decode_once(Repeater(SOURCES), SOURCES)
 
 
 @pytest.mark.parametrize("n", [1, 2, 5, 9, 20])

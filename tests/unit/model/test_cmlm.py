@@ -4,33 +4,19 @@ import numpy as np
 import pytest
 import torch
 
-from recoversat.config import ModelConfig
 from recoversat.engines.engine import Options
 from recoversat.engines.torch.engine import TorchEngine
 from recoversat.engines.torch.nat import TorchNatEngine
 from recoversat.errors import UserError
-from recoversat.model.nat import NatTransformer
 from recoversat.model.transformer import Transformer
 from recoversat.training.loss import smoothed_cross_entropy
 from recoversat.training.masking import draw_masks
 from recoversat.training.nat import length_loss
 from recoversat.training.objective import batch_loss
-from recoversat.vocab import EOS, MASK, N_SPECIAL, PAD
-from tests.unit.model.test_nat import V, one_by_one, packed, random_pairs
+from recoversat.vocab import EOS, MASK, PAD
+from tests.unit.model.one_pass import CPU, config_of, one_by_one, opinionated, packed, random_pairs, shortened, trained
 
-CPU = torch.device("cpu")
-CONFIG = ModelConfig(
-    kind="cmlm", d_model=32, d_hidden=64, n_heads=4, encoder_layers=1, decoder_layers=2, dropout=0.0, vocab_size=V
-)
-
-
-def opinionated(seed: int) -> NatTransformer:
-    torch.manual_seed(seed)
-    model = NatTransformer(CONFIG).eval()
-    for parameter in model.parameters():
-        if parameter.dim() > 1:
-            parameter.data.mul_(8.0)
-    return model
+CONFIG = config_of("cmlm")
 
 
 def test_one_to_all_tokens_of_a_sentence_are_masked_each_number_equally_often() -> None:
@@ -47,7 +33,7 @@ def test_one_to_all_tokens_of_a_sentence_are_masked_each_number_equally_often() 
 
 
 def test_masked_tokens_are_predicted_from_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
-    model = opinionated(1)
+    model = opinionated(CONFIG, 1)
     (batch,) = one_by_one([[7, 8, 9]], [[10, 11, 12]])
     masked = torch.tensor([[False, True, True]])
     monkeypatch.setattr("recoversat.training.masking.draw_masks", lambda sentence: masked)
@@ -67,7 +53,7 @@ def test_masked_tokens_are_predicted_from_the_others(monkeypatch: pytest.MonkeyP
 
 @pytest.mark.parametrize("size", [1, 5])
 def test_sentences_do_not_notice_their_batch(size: int) -> None:
-    engine, options = TorchNatEngine(opinionated(4), CPU), Options(iterations=4, lengths=3)
+    engine, options = TorchNatEngine(opinionated(CONFIG, 4), CPU), Options(iterations=4, lengths=3)
     sources, _ = random_pairs(15, seed=5)
     whole = engine.decode(sources, np.ones(15), options)
     assert len({len(one.segments[0]) for one in whole}) > 3
@@ -79,7 +65,7 @@ def test_sentences_do_not_notice_their_batch(size: int) -> None:
 
 
 def test_lengths_are_the_likeliest_ones_and_passes_are_counted() -> None:
-    engine = TorchNatEngine(opinionated(6), CPU)
+    engine = TorchNatEngine(opinionated(CONFIG, 6), CPU)
     sources, _ = random_pairs(8, seed=7)
     writer = engine.open(sources)
     five = writer.likeliest_lengths(5)
@@ -98,22 +84,12 @@ def test_lengths_are_the_likeliest_ones_and_passes_are_counted() -> None:
 
 def test_a_teacher_does_not_judge_what_judges_itself() -> None:
     with pytest.raises(UserError, match="only a one-step model"):
-        TorchNatEngine(opinionated(8), CPU).judged_by(TorchEngine(Transformer(CONFIG), CPU), 3)
+        TorchNatEngine(opinionated(CONFIG, 8), CPU).judged_by(TorchEngine(Transformer(CONFIG), CPU), 3)
 
 
 def test_a_tiny_cmlm_learns() -> None:
-    """Targets are the source without its last token."""
-    torch.manual_seed(0)
-    rng = np.random.default_rng(8)
-    src = [rng.integers(N_SPECIAL, V, size=n).tolist() for n in rng.integers(3, 7, size=16)]
-    tgt = [source[:-1] for source in src]
+    src, tgt = shortened(16, longest=6)
     batch = packed(src, tgt).to(CPU)
-    model = NatTransformer(CONFIG)
-    optimizer = torch.optim.Adam(model.parameters(), lr=5e-3)
-    for _ in range(150):
-        loss = batch_loss(model, batch, 0.0, False)
-        optimizer.zero_grad()
-        (loss.smoothed / loss.n_labels).backward()
-        optimizer.step()
+    model = trained(CONFIG, lambda model: batch_loss(model, batch, 0.0, False), 150, 5e-3)
     results = TorchNatEngine(model, CPU).decode(src, np.ones(len(src)), Options(iterations=4, lengths=3))
     assert sum(one.segments == [[*target, EOS]] for one, target in zip(results, tgt, strict=True)) >= 15

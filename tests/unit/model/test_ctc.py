@@ -8,7 +8,6 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F  # noqa: N812
 
-from recoversat.config import ModelConfig
 from recoversat.data.batching import Batch
 from recoversat.decoding.oneshot import collapse
 from recoversat.engines.torch.engine import TorchEngine
@@ -20,23 +19,19 @@ from recoversat.training import ctc
 from recoversat.training.nat import nat_rows
 from recoversat.training.objective import batch_loss
 from recoversat.vocab import BLANK, EOS, N_SPECIAL
-from tests.unit.model.test_nat import one_by_one, packed, random_pairs
-
-V = 25
-CPU = torch.device("cpu")
-CONFIG = ModelConfig(
-    kind="ctc", d_model=32, d_hidden=64, n_heads=4, encoder_layers=1, decoder_layers=2, dropout=0.0, vocab_size=V,
-    upsample=3, glancing=0.0,
+from tests.unit.model.one_pass import (
+    CPU,
+    V,
+    config_of,
+    one_by_one,
+    opinionated,
+    packed,
+    random_pairs,
+    shortened,
+    trained,
 )  # fmt: skip
 
-
-def opinionated(seed: int) -> NatTransformer:
-    torch.manual_seed(seed)
-    model = NatTransformer(CONFIG).eval()
-    for parameter in model.parameters():
-        if parameter.dim() > 1:
-            parameter.data.mul_(8.0)
-    return model
+CONFIG = config_of("ctc", upsample=3, glancing=0.0)
 
 
 def layouts(batch: Batch) -> tuple[ctc.Layout, ctc.Layout, Tensor]:
@@ -71,7 +66,7 @@ def test_repetitions_are_one_token_and_blanks_none(path: list[int], left: list[i
 @pytest.mark.parametrize("target", [[7], [7, 8], [7, 7], [7, 8, 7], [7, 8, 9]])
 @torch.no_grad()
 def test_the_loss_is_the_probability_of_all_paths_that_collapse_to_the_target(target: list[int]) -> None:
-    model, source = opinionated(1), [11]  # three rows
+    model, source = opinionated(CONFIG, 1), [11]  # three rows
     log_probs = all_log_probs(model, source)
     used = sorted({BLANK, *target})
     paths = [path for path in product(used, repeat=3) if [path[place] for place in collapse(path)] == target]
@@ -82,7 +77,7 @@ def test_the_loss_is_the_probability_of_all_paths_that_collapse_to_the_target(ta
 
 
 def test_a_packed_batch_has_the_loss_and_the_gradient_of_torchs_own_over_all_classes() -> None:
-    model = opinionated(2)
+    model = opinionated(CONFIG, 2)
     src, tgt = random_pairs(24, seed=3)
     tgt = [target[: 2 * len(source)] for source, target in zip(src, tgt, strict=True)]
     batch = packed(src, tgt).to(CPU)
@@ -105,7 +100,7 @@ def test_a_packed_batch_has_the_loss_and_the_gradient_of_torchs_own_over_all_cla
 
 @torch.no_grad()
 def test_a_target_that_no_path_can_reach_is_passed_over() -> None:
-    model = opinionated(3)
+    model = opinionated(CONFIG, 3)
     alone = batch_loss(model, packed([[7, 8]], [[9, 10]]).to(CPU), 0.1, False)
     src, tgt = [[7, 8], [11], [12]], [[9, 10], [9, 10, 9, 10], [9, 9, 9]]  # four tokens, and 3 + 2 blanks, in 3 rows
     both = batch_loss(model, packed(src, tgt).to(CPU), 0.1, False)
@@ -116,7 +111,7 @@ def test_a_target_that_no_path_can_reach_is_passed_over() -> None:
 
 @torch.no_grad()
 def test_the_best_path_is_the_likeliest_of_all_that_collapse_to_the_target() -> None:
-    model = opinionated(4)
+    model = opinionated(CONFIG, 4)
     src, tgt = [[11], [12, 13], [14]], [[7, 8], [7, 7, 9, 8], [10]]
     batch = nat_rows(packed(src, tgt).to(CPU))
     rows, targets, wanted = layouts(batch)
@@ -155,7 +150,7 @@ def test_as_many_rows_are_shown_their_token_as_the_share_of_wrong_ones(share: fl
 
 def test_glancing_shows_the_decoder_tokens_of_the_best_path(monkeypatch: pytest.MonkeyPatch) -> None:
     model = NatTransformer(CONFIG.model_copy(update={"glancing": 1.0}))
-    model.load_state_dict(opinionated(5).state_dict())
+    model.load_state_dict(opinionated(CONFIG, 5).state_dict())
     carried = []
     plain = model.decode
 
@@ -181,7 +176,7 @@ def test_glancing_shows_the_decoder_tokens_of_the_best_path(monkeypatch: pytest.
 
 @pytest.mark.parametrize("size", [1, 5])
 def test_sentences_do_not_notice_their_batch(size: int) -> None:
-    engine = TorchNatEngine(opinionated(6), CPU)
+    engine = TorchNatEngine(opinionated(CONFIG, 6), CPU)
     sources, _ = random_pairs(15, seed=5)
     whole = engine.decode(sources, np.ones(15, dtype=np.int64))
     assert len({len(one.segments[0]) for one in whole}) > 3
@@ -192,7 +187,7 @@ def test_sentences_do_not_notice_their_batch(size: int) -> None:
 
 
 def test_no_special_token_is_written() -> None:
-    model = opinionated(7)
+    model = opinionated(CONFIG, 7)
     model.embedding.weight.data[:BLANK] *= 5.0
     sources, _ = random_pairs(20, seed=7)
     assert any(int(all_log_probs(model, source).argmax(-1).min()) < BLANK for source in sources)
@@ -205,22 +200,15 @@ def test_no_special_token_is_written() -> None:
 def test_a_teacher_has_no_lengths_to_choose_from() -> None:
     teacher = TorchEngine(Transformer(CONFIG), CPU)
     with pytest.raises(UserError, match="only a one-step model"):
-        TorchNatEngine(opinionated(8), CPU).judged_by(teacher, 3)
+        TorchNatEngine(opinionated(CONFIG, 8), CPU).judged_by(teacher, 3)
 
 
 def test_a_tiny_ctc_learns_with_glancing() -> None:
     """Targets repeat the first token of the source and leave out its last."""
-    torch.manual_seed(0)
-    rng = np.random.default_rng(8)
-    src = [rng.integers(N_SPECIAL, V, size=n).tolist() for n in rng.integers(3, 7, size=24)]
-    tgt = [[source[0], *source[:-1]] for source in src]
+    src, shorter = shortened(24, longest=6)
+    tgt = [[target[0], *target] for target in shorter]
     batch = packed(src, tgt).to(CPU)
-    model = NatTransformer(CONFIG.model_copy(update={"glancing": 0.5}))
-    optimizer = torch.optim.Adam(model.parameters(), lr=4e-3)
-    for _ in range(130):
-        loss = batch_loss(model, batch, 0.0, False)
-        optimizer.zero_grad()
-        (loss.smoothed / loss.n_labels).backward()
-        optimizer.step()
+    glancing = CONFIG.model_copy(update={"glancing": 0.5})
+    model = trained(glancing, lambda model: batch_loss(model, batch, 0.0, False), 130, 4e-3)
     results = TorchNatEngine(model, CPU).decode(src, np.ones(len(src), dtype=np.int64))
     assert sum(one.segments == [[*target, EOS]] for one, target in zip(results, tgt, strict=True)) >= 22

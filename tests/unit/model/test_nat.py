@@ -1,82 +1,22 @@
 """The one-step baseline: its copy rule, its packing, and that it can learn."""
 
-from collections.abc import Iterator
-
 import numpy as np
 import pytest
 import torch
 from torch.nn import functional as F  # noqa: N812
 
-from recoversat.config import ModelConfig, TrainConfig
-from recoversat.data.batching import Batch, Batches
-from recoversat.data.corpus import ParallelSentences, Sentences
-from recoversat.decoding.oneshot import Copier, copied
+from recoversat.data.batching import Batch
+from recoversat.decoding.oneshot import copied, write
 from recoversat.engines.torch.engine import TorchEngine
 from recoversat.engines.torch.nat import TorchNatEngine
 from recoversat.errors import UserError
-from recoversat.model.nat import (
-    MAX_LENGTH_CHANGE,
-    NatTransformer,
-    copied_places,
-    length_classes,
-    likeliest_lengths,
-)
+from recoversat.model.nat import MAX_LENGTH_CHANGE, NatTransformer, copied_places, length_classes, likeliest_lengths
 from recoversat.model.transformer import Transformer
 from recoversat.training.nat import length_loss, nat_loss, nat_rows
 from recoversat.vocab import EOS, N_SPECIAL, PAD
+from tests.unit.model.one_pass import CPU, config_of, one_by_one, opinionated, packed, random_pairs, shortened, trained
 
-V = 25
-CPU = torch.device("cpu")
-CONFIG = ModelConfig(
-    kind="nat",
-    d_model=32,
-    d_hidden=64,
-    n_heads=4,
-    encoder_layers=2,
-    decoder_layers=2,
-    dropout=0.0,
-    vocab_size=V,
-)
-
-
-def opinionated(seed: int) -> NatTransformer:
-    """Make a random model whose outputs depend strongly on their inputs."""
-    torch.manual_seed(seed)
-    model = NatTransformer(CONFIG).eval()
-    for parameter in model.parameters():
-        if parameter.dim() > 1:
-            parameter.data.mul_(8.0)
-    return model
-
-
-def random_pairs(n: int, seed: int) -> tuple[list[list[int]], list[list[int]]]:
-    rng = np.random.default_rng(seed)
-    sides = rng.integers(1, 10, size=(2, n))
-    src, tgt = ([rng.integers(N_SPECIAL, V, size=k).tolist() for k in side] for side in sides)
-    return src, tgt
-
-
-def packed(src: list[list[int]], tgt: list[list[int]]) -> Batch:
-    """Take the real road of training: K = 1, all sentences in one update, packed into lines."""
-    pairs = ParallelSentences(Sentences.of(src), Sentences.of(tgt))
-    config = TrainConfig(segments=1, batch_tokens=sum(map(len, tgt)), steps=10)
-    (batch,) = Batches.of(pairs, config, lambda ids: np.ones(len(ids), dtype=bool))[0]
-    return batch
-
-
-def one_by_one(src: list[list[int]], tgt: list[list[int]]) -> Iterator[Batch]:
-    """Lay each sentence into a line of its own, written by hand."""
-    for source, target in zip(src, tgt, strict=True):
-        n_src, n_tgt = torch.arange(len(source))[None], torch.arange(len(target))[None]
-        yield Batch(
-            src_tokens=torch.tensor([source]), src_positions=n_src, src_sentence=torch.ones_like(n_src),
-            tokens=torch.zeros_like(n_tgt), labels=torch.tensor([target]), steps=n_tgt,
-            segments=torch.zeros_like(n_tgt), sentence=torch.ones_like(n_tgt), n_target_tokens=len(target),
-        )  # fmt: skip
-
-
-def writer_of(engine: TorchNatEngine, sources: list[list[int]]) -> Copier:
-    return Copier(engine.open(sources), sources)
+CONFIG = config_of("nat", encoder_layers=2)
 
 
 def run(model: NatTransformer, batch: Batch) -> tuple[torch.Tensor, torch.Tensor]:
@@ -122,7 +62,7 @@ def test_dropping_eos_rows_leaves_one_row_a_target_token() -> None:
 
 
 def test_the_packed_loss_is_the_sum_over_sentences() -> None:
-    model = opinionated(0)
+    model = opinionated(CONFIG, 0)
     src, tgt = random_pairs(30, seed=1)
     batch = nat_rows(packed(src, tgt)).to(CPU)
     assert batch.sentence.max() > 1  # several sentences share a line
@@ -136,7 +76,7 @@ def test_the_packed_loss_is_the_sum_over_sentences() -> None:
 
 @torch.no_grad()
 def test_the_loss_is_tokens_plus_lengths() -> None:
-    model = opinionated(1)
+    model = opinionated(CONFIG, 1)
     src, tgt = [[7, 8, 9]], [[10, 11]]
     (batch,) = one_by_one(src, tgt)
     hidden, lengths = run(model, batch)
@@ -148,7 +88,7 @@ def test_the_loss_is_tokens_plus_lengths() -> None:
 
 
 def test_the_length_of_a_packed_sentence_comes_from_its_own_source_alone() -> None:
-    model = opinionated(2)
+    model = opinionated(CONFIG, 2)
     src, tgt = random_pairs(20, seed=3)
     batch = nat_rows(packed(src, tgt)).to(CPU)
     with torch.inference_mode():
@@ -185,7 +125,7 @@ def test_lengths_become_classes_and_back() -> None:
 
 
 def test_every_position_sees_every_other() -> None:
-    model = opinionated(3)
+    model = opinionated(CONFIG, 3)
     (batch,) = one_by_one([[7, 8, 9, 10]], [[11, 12, 13, 14]])
     with torch.inference_mode():
         memory = model.encode(batch.src_tokens, batch.src_positions, batch.src_sentence)
@@ -206,47 +146,39 @@ def test_a_teachers_encoder_and_embedding_fit() -> None:
 
 @pytest.mark.parametrize("size", [1, 2, 5, 30])
 def test_sentences_do_not_notice_their_batch(size: int) -> None:
-    engine = TorchNatEngine(opinionated(4), CPU)
+    engine = TorchNatEngine(opinionated(CONFIG, 4), CPU)
     sources, _ = random_pairs(30, seed=5)
-    whole = writer_of(engine, sources).write(np.arange(30), np.arange(30) % 9 + 1)
-    predicted = writer_of(engine, sources).lengths()
+    whole = write(engine.open(sources), sources, np.arange(30), np.arange(30) % 9 + 1)
+    predicted = engine.open(sources).likeliest_lengths(1)
     order = np.random.default_rng(size).permutation(30)
     for first in range(0, 30, size):
         batch = order[first : first + size]
-        writer = writer_of(engine, [sources[i] for i in batch])
-        written = writer.write(np.arange(len(batch)), batch % 9 + 1)
-        assert written.tokens == [whole.tokens[i] for i in batch]
-        for at, log_probs in zip(batch, written.log_probs, strict=True):
-            assert log_probs == pytest.approx(whole.log_probs[at], abs=1e-4)
-        assert writer.lengths().tolist() == predicted[batch].tolist()
+        some = [sources[i] for i in batch]
+        filler = engine.open(some)
+        for at, one in zip(batch, write(filler, some, np.arange(len(batch)), batch % 9 + 1), strict=True):
+            assert one.segments == whole[at].segments
+            assert one.log_probs[0] == pytest.approx(whole[at].log_probs[0], abs=1e-4)
+        assert filler.likeliest_lengths(1).tolist() == predicted[batch].tolist()
 
 
 def test_special_tokens_are_never_written() -> None:
-    model = opinionated(6)
+    model = opinionated(CONFIG, 6)
     model.embedding.weight.data[:N_SPECIAL] *= 5.0
     sources, _ = random_pairs(20, seed=7)
     batch = next(one_by_one(sources[:1], [[9, 9]]))
     with torch.inference_mode():
         liked = model.logits(run(model, batch)[0]).argmax(dim=-1)
     assert (liked < N_SPECIAL).any()  # left to itself it would write them
-    written = writer_of(TorchNatEngine(model, CPU), sources).write(np.arange(20), np.full(20, 6))
-    assert all(len(line) == 6 and min(line) >= N_SPECIAL for line in written.tokens)
+    for one in write(TorchNatEngine(model, CPU).open(sources), sources, np.arange(20), np.full(20, 6)):
+        assert len(one.segments[0]) == 7
+        assert min(one.segments[0][:-1]) >= N_SPECIAL
 
 
 def test_a_tiny_nat_learns_to_copy_and_to_shorten() -> None:
-    """Targets are the source without its last token: both the tokens and the length must be learnt."""
-    torch.manual_seed(0)
-    rng = np.random.default_rng(8)
-    src = [rng.integers(N_SPECIAL, V, size=n).tolist() for n in rng.integers(3, 8, size=48)]
-    tgt = [source[:-1] for source in src]
+    """Both the tokens and the length must be learnt."""
+    src, tgt = shortened(48, longest=7)
     batch = nat_rows(packed(src, tgt)).to(CPU)
-    model = NatTransformer(CONFIG)
-    optimizer = torch.optim.Adam(model.parameters(), lr=3e-3)
-    for _ in range(150):
-        loss = nat_loss(*run(model, batch), model.embedding.weight, batch, 0.0)
-        optimizer.zero_grad()
-        (loss.smoothed / loss.n_labels).backward()
-        optimizer.step()
+    model = trained(CONFIG, lambda model: nat_loss(*run(model, batch), model.embedding.weight, batch, 0.0), 150, 3e-3)
     results = TorchNatEngine(model, CPU).decode(src, np.ones(len(src), dtype=np.int64))
     assert sum(result.segments == [[*target, EOS]] for result, target in zip(results, tgt, strict=True)) >= 46
 
@@ -255,18 +187,18 @@ def test_length_parallel_decoding_with_a_real_teacher_takes_its_favourite() -> N
     torch.manual_seed(9)
     teacher = TorchEngine(Transformer(CONFIG), CPU)
     sources, _ = random_pairs(6, seed=10)
-    engine = TorchNatEngine(opinionated(11), CPU)
+    engine = TorchNatEngine(opinionated(CONFIG, 11), CPU)
     results = engine.judged_by(teacher, 5).decode(sources, np.ones(6, dtype=np.int64))
     for source, result in zip(sources, results, strict=True):
-        writer = writer_of(engine, [source])
-        first = max(int(writer.lengths()[0]) - 2, 1)
-        written = writer.write(np.zeros(5, dtype=np.int64), np.arange(first, first + 5)).tokens
-        means = [np.mean(s.log_probs[0]) for s in teacher.score([(source, t) for t in written])]
-        assert result.segments == [[*written[int(np.argmax(means))], EOS]]
+        filler = engine.open([source])
+        first = max(int(filler.likeliest_lengths(1)[0, 0]) - 2, 1)
+        written = write(filler, [source], np.zeros(5, dtype=np.int64), np.arange(first, first + 5))
+        means = [np.mean(s.log_probs[0]) for s in teacher.score([(source, one.segments[0][:-1]) for one in written])]
+        assert result.segments == written[int(np.argmax(means))].segments
 
 
 def test_a_one_step_model_refuses_what_it_cannot_do_and_says_what_can() -> None:
-    engine = TorchNatEngine(opinionated(11), CPU)
+    engine = TorchNatEngine(opinionated(CONFIG, 11), CPU)
     with pytest.raises(UserError, match="beam 4: a one-step model has no beam; leave it out"):
         engine.search([[7, 8]], 4)
     with pytest.raises(UserError, match="gives no probability to a whole translation; use a teacher"):
