@@ -102,6 +102,30 @@ class Engine(ABC):
         raise UserError("lengths: only a one-step model (model.kind nat) is decoded in several lengths")
 
 
+class WrappedEngine(Engine):
+    """Another engine, whose calls are changed on their way to it or back."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+
+    @property
+    def max_segments(self) -> int:
+        return self._engine.max_segments
+
+    @property
+    def description(self) -> dict[str, str | int]:
+        return self._engine.description
+
+    def decode(self, sources: Sources, n_segments: Ints, options: Options = Options()) -> list[Decoded]:
+        return self._engine.decode(sources, n_segments, options)
+
+    def search(self, sources: Sources, beam: int, options: Options = Options()) -> list[Decoded]:
+        return self._engine.search(sources, beam, options)
+
+    def score(self, pairs: Sequence[Pair], n_segments: int = 1) -> list[Decoded]:
+        return self._engine.score(pairs, n_segments)
+
+
 class StepEngine(Engine):
     """An engine that takes one step at a time; the loops are those of `decoding`."""
 

@@ -13,7 +13,7 @@ import numpy as np
 from recoversat.config import ModelConfig
 from recoversat.decoding.segmentwise import Decoded
 from recoversat.decoding.stepping import Ints
-from recoversat.engines.engine import Engine, Options, Sources
+from recoversat.engines.engine import Engine, Options, Sources, WrappedEngine
 from recoversat.engines.pairs import Pair
 from recoversat.errors import UserError
 from recoversat.segments import deal_many, reading_order
@@ -22,35 +22,21 @@ from recoversat.vocab import EOS, TERMINATORS
 T = TypeVar("T")
 
 
-class InterleavedEngine(Engine):
+class InterleavedEngine(WrappedEngine):
     """Reads what another engine writes in turn."""
-
-    def __init__(self, engine: Engine) -> None:
-        self._engine = engine
-
-    @property
-    def max_segments(self) -> int:
-        return self._engine.max_segments
-
-    @property
-    def description(self) -> dict[str, str | int]:
-        return self._engine.description
 
     def decode(self, sources: Sources, n_segments: Ints, options: Options = Options()) -> list[Decoded]:
         if options.forced and any(options.forced):
             raise UserError("a SAT (model.kind sat) cannot be given words: its segments are no parts of a sentence")
         if options.lives is not None and len(options.lives) > 1:
             options = replace(options, lives=_dealt(options.lives))
-        written = self._engine.decode(sources, n_segments, replace(options, forced=None, together=True))
+        written = super().decode(sources, n_segments, replace(options, forced=None, together=True))
         return [interleaved(one) for one in written]
-
-    def search(self, sources: Sources, beam: int, options: Options = Options()) -> list[Decoded]:
-        return self._engine.search(sources, beam, options)
 
     def score(self, pairs: Sequence[Pair], n_segments: int = 1) -> list[Decoded]:
         if n_segments > 1:
             raise UserError(f"segments {n_segments}: a SAT (model.kind sat) scores translations with segments 1 only")
-        return self._engine.score(pairs)
+        return super().score(pairs)
 
 
 def in_reading_order(engine: Engine, config: ModelConfig) -> Engine:

@@ -3,15 +3,13 @@
 The real decoding runs; only when segments end is decided here (`Options.lives`).
 """
 
-from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
 
 from recoversat.decoding.segmentwise import Decoded
 from recoversat.decoding.stepping import Ints
-from recoversat.engines.engine import Engine, Options, Sources
-from recoversat.engines.pairs import Pair
+from recoversat.engines.engine import Engine, Options, Sources, WrappedEngine
 
 
 def lives(length: int, n_segments: int) -> Ints:
@@ -31,26 +29,16 @@ def lives(length: int, n_segments: int) -> Ints:
     return even + 1
 
 
-class FixedEngine(Engine):
+class FixedEngine(WrappedEngine):
     """An engine whose every translation has `length` tokens."""
 
     def __init__(self, engine: Engine, length: int) -> None:
-        self._engine, self.length = engine, length
-
-    @property
-    def max_segments(self) -> int:
-        return self._engine.max_segments
-
-    @property
-    def description(self) -> dict[str, str | int]:
-        return self._engine.description
+        super().__init__(engine)
+        self.length = length
 
     def decode(self, sources: Sources, n_segments: Ints, options: Options = Options()) -> list[Decoded]:
-        fixed = replace(options, lives=lives(self.length, int(n_segments.max())))
-        return self._engine.decode(sources, n_segments, fixed)
+        own = lives(self.length, int(n_segments.max()))
+        return super().decode(sources, n_segments, replace(options, lives=own))
 
     def search(self, sources: Sources, beam: int, options: Options = Options()) -> list[Decoded]:
-        return self._engine.search(sources, beam, replace(options, lives=lives(self.length, 1)))
-
-    def score(self, pairs: Sequence[Pair], n_segments: int = 1) -> list[Decoded]:
-        return self._engine.score(pairs, n_segments)
+        return super().search(sources, beam, replace(options, lives=lives(self.length, 1)))
