@@ -32,7 +32,7 @@ class Remembering:
 
     def decode(self, sources: Sequence[Sequence[int]], n_segments: Any, options: Any) -> list[Decoded]:
         """Decode what is new."""
-        if options.forced or options.n_best:
+        if options.forced or options.top_tokens:
             return list(self.engine.decode(sources, n_segments, options))
         keys = [(tuple(source), int(k)) for source, k in zip(sources, n_segments, strict=True)]
         new = [i for i, key in enumerate(keys) if key not in self.known]
