@@ -313,9 +313,9 @@ FAULTS = [
     fault("ONNX: a row does not see its own step", "parity/test_onnx.py",
           ("engines/onnx/stepper.py", "np.maximum(self._filled, 1,", "np.maximum(self._filled - rows.counts, 1,")),
     fault("ONNX: in one pass a row sees later steps", "parity/test_onnx.py",
-          ("engines/onnx/scoring.py", "visible(own, own)", "np.ones((width, width), dtype=bool)")),
+          ("engines/onnx/rows.py", "visible(own, own)", "np.ones((width, width), dtype=bool)")),
     fault("ONNX: in one pass a row sees padding", "parity/test_onnx.py",
-          ("engines/onnx/scoring.py", " & given.real[:, None, :]", "")),
+          ("engines/onnx/rows.py", " & real[:, None, :]", "")),
     # measuring
     fault("a token repeats within ten tokens", "unit/measuring/quality/test_errors.py",
           ("measuring/quality/errors.py", "WINDOW = 9", "WINDOW = 10")),

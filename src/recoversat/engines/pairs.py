@@ -1,16 +1,19 @@
 """Ids as engines want them: lines side by side, and given targets on their way to being scored and back."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
+from typing import TypeVar
 
 import numpy as np
 
 from recoversat.decoding.segmentwise import Decoded
 from recoversat.decoding.stepping import Ints
+from recoversat.decoding.stopping import between_steps
 from recoversat.errors import UserError
 from recoversat.segments import Rows, equal_cuts, rows
 from recoversat.vocab import DEL, EOS, PAD
 
+T = TypeVar("T")
 Lines = Sequence[Sequence[int] | Ints]
 Pair = tuple[Sequence[int], Sequence[int]]  # ids of source and target, without BOS and EOS
 
@@ -69,6 +72,18 @@ def pair_batches(pairs: Sequence[Pair], n_segments: int, most_rows: int) -> Iter
         batch.append(at)
     if batch:
         yield batch
+
+
+def in_batches(
+    pairs: Sequence[Pair], n_segments: int, most_rows: int, work: Callable[[list[int]], Iterable[T]]
+) -> list[T]:
+    """Work on batches of pairs, given by their numbers; what comes back is in the order of the pairs."""
+    check_pairs(pairs)
+    found: dict[int, T] = {}
+    for batch in pair_batches(pairs, n_segments, most_rows):
+        between_steps()
+        found |= zip(batch, work(batch), strict=True)
+    return [found[i] for i in range(len(pairs))]
 
 
 def scored(target: Rows, log_probs: Sequence[float]) -> Decoded:

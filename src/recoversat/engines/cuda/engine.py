@@ -18,7 +18,6 @@ import torch
 
 from recoversat.decoding.segmentwise import Decoded
 from recoversat.decoding.stepping import Ints
-from recoversat.decoding.stopping import between_steps
 from recoversat.engines.cuda.beam import BeamSession
 from recoversat.engines.cuda.capture import Capturer
 from recoversat.engines.cuda.causal import CausalSession, GraphVerifier
@@ -30,7 +29,7 @@ from recoversat.engines.cuda.session import SEEN, Bucket, Session
 from recoversat.engines.cuda.state import rung
 from recoversat.engines.cuda.weights import collect_weights
 from recoversat.engines.engine import Engine, Options, Sources
-from recoversat.engines.pairs import Pair, check_pairs, equal_rows, pair_batches, scored
+from recoversat.engines.pairs import Pair, equal_rows, in_batches, scored
 from recoversat.engines.torch.engine import TorchEngine
 from recoversat.model.transformer import Transformer
 from recoversat.vocab import DEL, NEVER_EMITTED
@@ -127,12 +126,7 @@ class GraphEngine(Engine):
         """Run all rows of a target at once; the reference engine also scores what decoding never writes."""
         if n_segments > 1 or any(not {*NEVER_EMITTED, DEL}.isdisjoint(target) for _, target in pairs):
             return self._reference.score(pairs, n_segments)
-        check_pairs(pairs)
-        found: dict[int, Decoded] = {}
-        for batch in pair_batches(pairs, 1, _SCORED_ROWS):
-            between_steps()
-            found |= zip(batch, self._score([pairs[i] for i in batch]), strict=True)
-        return [found[i] for i in range(len(pairs))]
+        return in_batches(pairs, 1, _SCORED_ROWS, lambda batch: self._score([pairs[i] for i in batch]))
 
     def _score(self, pairs: Sequence[Pair]) -> list[Decoded]:
         longest = max(len(target) for _, target in pairs)

@@ -19,11 +19,10 @@ from recoversat.decoding.stepping import Floats, Ints
 from recoversat.decoding.stopping import between_steps, in_threads
 from recoversat.engines.engine import Options, Sources, StepEngine
 from recoversat.engines.onnx.graphs import Graphs
-from recoversat.engines.onnx.scoring import score_rows, takes_masks
+from recoversat.engines.onnx.rows import OnnxVerifier, score_rows, takes_masks
 from recoversat.engines.onnx.sentence import SentenceGraph
 from recoversat.engines.onnx.shortlist import Vocabulary, Whole
 from recoversat.engines.onnx.stepper import Buffers, OnnxStepper, Positions
-from recoversat.engines.onnx.verifying import OnnxVerifier
 from recoversat.engines.pairs import Pair, check_pairs, deleting_rows, equal_rows, pair_batches, scored, side_by_side
 from recoversat.errors import UserError
 from recoversat.segments import Rows

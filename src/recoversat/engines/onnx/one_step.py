@@ -14,7 +14,7 @@ from recoversat.decoding.stepping import FREE, Floats, Ints
 from recoversat.engines.engine import Sources
 from recoversat.engines.one_step import OneStepEngine
 from recoversat.engines.onnx.engine import OnnxEngine
-from recoversat.engines.onnx.scoring import AllRows, run_rows
+from recoversat.engines.onnx.rows import ManyRows, RowRunner
 from recoversat.engines.onnx.shortlist import Whole
 from recoversat.engines.onnx.stepper import Positions
 from recoversat.engines.pairs import side_by_side
@@ -62,12 +62,11 @@ class OnnxFiller:
             width = int(lengths[part].max())
             real = np.arange(width) < lengths[part, None]
             steps = np.broadcast_to(np.arange(width), real.shape)
-            seen = np.ones((*real.shape, width), dtype=np.bool_)
+            seen = np.ones((*real.shape, width), dtype=np.bool_) & real[:, None, :]
             carried = np.ascontiguousarray(tokens[part, :width])
-            rows = AllRows(carried, np.zeros_like(carried), steps, seen, real)
-            memory, free = np.ascontiguousarray(self.memory[:, members[part]]), np.full(int(real.sum()), FREE)
-            found = run_rows(
-                self.session, memory, self.src_lengths[members[part]], self.positions, Whole({"bias": bias}), rows, free
-            )
+            rows = ManyRows(carried, np.zeros_like(carried), steps, np.arange(width), seen, real)
+            memory, lengths_read = np.ascontiguousarray(self.memory[:, members[part]]), self.src_lengths[members[part]]
+            runner = RowRunner(self.session, memory, lengths_read, self.positions, Whole({"bias": bias}), width)
+            found = runner.run(rows, np.full(int(real.sum()), FREE))
             chosen[part, :width][real], log_probs[part, :width][real] = found
         return chosen, log_probs

@@ -1,6 +1,6 @@
 """The reference engine: the model itself, step by step with a key/value cache, on CPU or GPU.
 
-B sentences, S source, K segments, V vocabulary.
+B sentences, S source, K segments, N rows of one segment, V vocabulary.
 """
 
 from collections.abc import Sequence
@@ -10,11 +10,11 @@ import torch
 from torch import Tensor, nn
 
 from recoversat.decoding.segmentwise import Decoded
-from recoversat.decoding.stepping import FREE, Bools, Choice, Ints
+from recoversat.decoding.stepping import FREE, Bools, Choice, Floats, Ints
+from recoversat.decoding.verify import AHEAD
 from recoversat.engines.engine import Options, Sources, StepEngine
 from recoversat.engines.pairs import Pair, side_by_side
 from recoversat.engines.torch.scoring import delete_probs, score_pairs
-from recoversat.engines.torch.verifying import TorchVerifier
 from recoversat.model.transformer import DecoderCache, Transformer
 from recoversat.vocab import DEL, NEVER_EMITTED
 
@@ -43,7 +43,7 @@ class TorchEngine(StepEngine):
     def deletions(self, pairs: Sequence[Pair]) -> list[list[float]]:
         return delete_probs(self._model, pairs)
 
-    def verifier(self, source: Sequence[int], room: int, options: Options = Options()) -> TorchVerifier:
+    def verifier(self, source: Sequence[int], room: int, options: Options = Options()) -> "TorchVerifier":
         return TorchVerifier(self._model, self._start_cache([source], 1))
 
     def start(self, sources: Sources, n_segments: Ints, options: Options = Options()) -> "TorchStepper":
@@ -104,6 +104,28 @@ class TorchStepper:
         sources = self._sources[which]
         self._cache.keep(index, same_sources=np.array_equal(sources, self._sources))
         self._sources, self._single = sources, self._single[index]
+
+
+class TorchVerifier:
+    """One sentence as K = 1 writes it."""
+
+    ahead = AHEAD
+
+    def __init__(self, model: Transformer, cache: DecoderCache) -> None:
+        self._model, self._cache = model, cache
+
+    @torch.inference_mode()
+    def verify(self, tokens: Sequence[int], scores: bool) -> tuple[Ints, Floats]:
+        """Run a row for each token; each sees those before it."""
+        rows = torch.tensor([tokens], device=self._cache.real.device)
+        logits = self._model.logits(self._model.append(rows, self._cache))[0]  # (N, V)
+        logits[:, [*NEVER_EMITTED, DEL]] = -torch.inf
+        log_probs, chosen = logits.log_softmax(dim=-1, dtype=torch.float32).max(dim=-1)
+        return chosen.cpu().numpy(), log_probs.cpu().numpy()
+
+    def forget(self, rows: int) -> None:
+        """Keep the first rows."""
+        self._cache.forget(rows)
 
 
 def top(scores: Tensor, n: int) -> tuple[Tensor, Tensor]:

@@ -13,17 +13,7 @@ import torch
 from torch import Tensor
 
 from recoversat.decoding.segmentwise import Decoded
-from recoversat.decoding.stopping import between_steps
-from recoversat.engines.pairs import (
-    Lines,
-    Pair,
-    check_pairs,
-    deleting_rows,
-    equal_rows,
-    pair_batches,
-    scored,
-    side_by_side,
-)
+from recoversat.engines.pairs import Lines, Pair, deleting_rows, equal_rows, in_batches, scored, side_by_side
 from recoversat.model.transformer import Transformer
 from recoversat.segments import Rows
 from recoversat.vocab import DEL, NEVER_EMITTED
@@ -51,13 +41,11 @@ def _score(
     model: Transformer, pairs: Sequence[Pair], targets: Sequence[Rows], n_segments: int, banned: list[int]
 ) -> list[list[float]]:
     """Return the log-probability of every row's label, target by target."""
-    check_pairs(pairs)
-    found: dict[int, list[float]] = {}
-    for batch in pair_batches(pairs, n_segments, _BATCH_ROWS):
-        between_steps()
-        sources, some = [pairs[i][0] for i in batch], [targets[i] for i in batch]
-        found |= zip(batch, _score_batch(model, sources, some, banned), strict=True)
-    return [found[i] for i in range(len(pairs))]
+
+    def score(batch: list[int]) -> list[list[float]]:
+        return _score_batch(model, [pairs[i][0] for i in batch], [targets[i] for i in batch], banned)
+
+    return in_batches(pairs, n_segments, _BATCH_ROWS, score)
 
 
 def _score_batch(
