@@ -222,7 +222,7 @@ FAULTS = [
     fault("CMLM: long candidates lose by their length", "unit/decoding/test_mask_predict.py",
           ("decoding/mask_predict.py", "(log_probs * real).sum(axis=1) / sizes", "(log_probs * real).sum(axis=1)")),
     fault("CMLM: settings of decoding are not passed on", "unit/pipeline/test_neighbours.py",
-          ("inference/batches.py", "iterations=self.settings.iterations", "iterations=10")),
+          ("inference/batches.py", "iterations=decode.iterations", "iterations=10")),
     fault("CTC: exported, places see only those before them", "unit/engines/onnx/test_one_step.py",
           ("engines/onnx/one_step.py",
            "np.ones((*real.shape, width), dtype=np.bool_)",

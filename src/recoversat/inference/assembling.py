@@ -70,11 +70,11 @@ class Draft:
     def translation(self, source: str, curve: Curve | None = None) -> Translation:
         """Finish the translation of what was once `source`; `curve` says what its confidence means."""
         segments = lazy_segments(self.decoded, self.tokenizer, self.left_out)
-        said = judge(self.text, self.ids, self.decoded.as_one, self.tokenizer, curve)
+        confidence, doubtful = judge(self.text, self.ids, self.decoded.as_one, self.tokenizer, curve)
         draft = self.decoded.draft
         verified = Verified(self.tokenizer.pieces(draft), self.decoded.accepted) if draft else None
         return Translation(
-            source, self.text, segments, self.steps, self.ids, self.repairs, said.confidence, said.doubtful, verified
+            source, self.text, segments, self.steps, self.ids, self.repairs, confidence, doubtful, verified
         )
 
 

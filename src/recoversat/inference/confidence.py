@@ -7,7 +7,6 @@ either is: that is measured on validation text (`recoversat calibrate`) and kept
 import math
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -75,22 +74,17 @@ class Calibration(BaseModel):
         return self.directions.get(f"{source}-{target}")
 
 
-@dataclass(frozen=True)
-class Judgement:
-    """What K = 1 says of a translation: one number, and the words it finds unlikely, as places in the text."""
-
-    confidence: float | None = None
-    doubtful: tuple[Range, ...] = ()
-
-
 def judge(
     text: str, ids: Sequence[int], log_probs: Sequence[float], tokenizer: Tokenizer, curve: Curve | None
-) -> Judgement:
-    """Judge a text by the log-probabilities of its tokens and EOS; nothing is said where nobody asked for them."""
+) -> tuple[float | None, tuple[Range, ...]]:
+    """Return how sure K = 1 is of a text, and the words it finds unlikely, as places in the text.
+
+    They follow from the log-probabilities of its tokens and EOS; nothing is said where nobody asked for them.
+    """
     if not log_probs:
-        return Judgement()
+        return None, ()
     sure = curve.probability(log_probs) if curve else float(np.exp(np.mean(log_probs)))
-    return Judgement(sure, _doubtful(text, ids, log_probs, tokenizer))
+    return sure, _doubtful(text, ids, log_probs, tokenizer)
 
 
 def _doubtful(text: str, ids: Sequence[int], log_probs: Sequence[float], tokenizer: Tokenizer) -> tuple[Range, ...]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from recoversat.decoding.segmentwise import Decoded
 from recoversat.errors import UserError
 from recoversat.inference.assembling import Draft, Source
-from recoversat.inference.batches import BatchDecoder
+from recoversat.inference.batches import decode_batches, options_for
 from recoversat.inference.best_of import Counts, neighbours
 from recoversat.inference.forcing import check_forced, force_lines
 from recoversat.inference.repairing import Repair, mended, repaired
@@ -79,8 +79,8 @@ class Writer:
         def ids_of(i: int, decoded: Decoded) -> list[int]:
             return mended(Draft.of(sources[i], decoded, tokenizer), self.repairs).ids
 
-        decoder = BatchDecoder(self.translator.engine, self.translator.config.decode, self.translator.begins)
-        for i, decoded in decoder.decode([source.ids for source in sources], counts, request, forced, ids_of):
+        ids, options = [source.ids for source in sources], options_for(request, forced, self.translator.begins)
+        for i, decoded in decode_batches(self.translator.engine, ids, counts, request, options, ids_of):
             written[i] = Draft.of(sources[i], decoded, tokenizer)
             if request.force and forced:
                 check_forced(forced[i], decoded.segments, f"line {i + 1}")

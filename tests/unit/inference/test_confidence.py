@@ -17,17 +17,18 @@ IDS = TOKENIZER.encode(["the cham@@ bers the"])[0]
 
 
 def test_without_a_curve_it_is_the_geometric_mean() -> None:
-    said = judge("the chambers the", IDS, [math.log(0.9), math.log(0.4), -0.1, -0.1, -0.1], TOKENIZER, None)
-    assert said.confidence == pytest.approx((0.9 * 0.4 * math.exp(-0.3)) ** 0.2)
-    assert said.doubtful == ()
-    assert judge("", [], [], TOKENIZER, None).confidence is None
+    log_probs = [math.log(0.9), math.log(0.4), -0.1, -0.1, -0.1]
+    confidence, doubtful = judge("the chambers the", IDS, log_probs, TOKENIZER, None)
+    assert confidence == pytest.approx((0.9 * 0.4 * math.exp(-0.3)) ** 0.2)
+    assert doubtful == ()
+    assert judge("", [], [], TOKENIZER, None) == (None, ())
 
 
 def test_a_word_is_in_doubt_with_one_unlikely_token() -> None:
-    said = judge("the chambers the", IDS, [-0.1, -0.1, -3.5, -2.9, -9.0], TOKENIZER, None)
-    assert said.doubtful == ((4, 12),)  # neither 5.5 %, nor an unlikely end, is a doubtful word
-    assert judge("other words", IDS, [-9.0] * 5, TOKENIZER, None).doubtful == ()
-    assert judge("the chambers the", IDS, [-9.0] * 9, TOKENIZER, None).doubtful == ()  # in parts
+    _, doubtful = judge("the chambers the", IDS, [-0.1, -0.1, -3.5, -2.9, -9.0], TOKENIZER, None)
+    assert doubtful == ((4, 12),)  # neither 5.5 %, nor an unlikely end, is a doubtful word
+    assert judge("other words", IDS, [-9.0] * 5, TOKENIZER, None)[1] == ()
+    assert judge("the chambers the", IDS, [-9.0] * 9, TOKENIZER, None)[1] == ()  # in parts
 
 
 def test_a_curve_gives_a_probability_by_mean_worst_and_length() -> None:
@@ -35,9 +36,8 @@ def test_a_curve_gives_a_probability_by_mean_worst_and_length() -> None:
     x = 1.0 + 2.0 * math.exp(-0.5) + 0.5 * -0.9 + 0.25 * math.log(2)
     assert curve.probability([-0.1, -0.9]) == pytest.approx(1 / (1 + math.exp(-x)))
     assert curve.probability([-0.1, -math.inf]) == pytest.approx(1 / (1 + math.exp(9 - 0.25 * math.log(2))))
-    assert judge("the the", IDS[:1] * 2, [-0.1, -0.1, -0.9], TOKENIZER, curve).confidence == pytest.approx(
-        curve.probability([-0.1, -0.1, -0.9])
-    )
+    confidence, _ = judge("the the", IDS[:1] * 2, [-0.1, -0.1, -0.9], TOKENIZER, curve)
+    assert confidence == pytest.approx(curve.probability([-0.1, -0.1, -0.9]))
 
 
 def test_a_calibration_is_read_from_the_folder(tmp_path: Path) -> None:
