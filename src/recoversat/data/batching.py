@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from recoversat.config import TrainConfig
-from recoversat.data.corpus import ParallelSentences, Sentences
+from recoversat.data.corpus import ParallelSentences, Sentences, within
 from recoversat.data.drafts import MOST_REPEATED, N_DRAFT_DRAWS, Drafts
 from recoversat.data.randomness import derived_seed, uniforms
 from recoversat.segments import N_FIXED_DRAWS, Division, Rows, deal_many, divide_many
@@ -128,7 +128,7 @@ class Batches:
     def __getitem__(self, update: int) -> list[Batch]:
         """Return this process's share of an update: `accumulate` batches."""
         epoch, chosen = self.plan.sentences(update)
-        src, tgt = _gather(self.pairs.src, chosen), _gather(self.pairs.tgt, chosen)
+        src, tgt = self.pairs.src.pick(chosen), self.pairs.tgt.pick(chosen)
         drafts = self._drafts(epoch, chosen, tgt) if self.config.delete_tokens else None
         tgt = drafts.tgt if drafts else tgt
         division = self._divide(epoch, chosen, tgt, random_prob_at(self.config, update), drafts)
@@ -160,7 +160,7 @@ class Batches:
         n_rows = np.where(division.exists, division.length + 1, 0).sum(axis=1)
         line, src_place, row_place = _pack_lines(src.lengths, n_rows, self.shape)
         rows, number = _flat_rows(tgt, division, self.config.train_on_copies, drafts), _number_in_line(line)
-        src_columns = {"src_tokens": src.ids, "src_positions": _within(src.lengths)}
+        src_columns = {"src_tokens": src.ids, "src_positions": within(src.lengths)}
         src_columns["src_sentence"] = np.repeat(number, src.lengths)
         row_columns = vars(rows) | {"sentence": np.repeat(number, n_rows)}
         shares, first = self.world * self.config.accumulate, self.rank * self.config.accumulate
@@ -191,12 +191,6 @@ def _epoch_order(seed: int, epoch: int, n_sentences: int) -> Ints:
     return np.argsort(keys, kind="stable")
 
 
-def _gather(sentences: Sentences, chosen: Ints) -> Sentences:
-    lengths = sentences.lengths[chosen]
-    ids = sentences.ids[np.repeat(sentences.offsets[chosen], lengths) + _within(lengths)]
-    return Sentences(ids.astype(np.int64), np.cumsum([0, *lengths]))
-
-
 def _flat_rows(tgt: Sentences, division: Division, train_on_copies: bool, drafts: Drafts | None = None) -> Rows:
     """Do what `segments.rows` does, for a whole batch of divided targets."""
     sentence, segment = np.nonzero(division.exists)
@@ -204,7 +198,7 @@ def _flat_rows(tgt: Sentences, division: Division, train_on_copies: bool, drafts
     first_token = tgt.offsets[sentence] + division.start[division.exists]
     is_copy = division.is_copy[division.exists]
     counts = length + 1
-    steps = _within(counts)
+    steps = within(counts)
     stride = np.repeat(division.stride[sentence], counts)
     here = np.repeat(first_token, counts) + steps * stride  # the token a row predicts, but for its last row
     closes = steps == np.repeat(length, counts)
@@ -241,7 +235,7 @@ def _pack_lines(n_src: Ints, n_rows: Ints, shape: LineShape) -> tuple[Ints, Ints
 def _number_in_line(line: Ints) -> Ints:
     """Number the sentences of each line from 1."""
     number = np.empty_like(line)
-    number[np.argsort(line, kind="stable")] = _within(np.bincount(line)) + 1
+    number[np.argsort(line, kind="stable")] = within(np.bincount(line)) + 1
     return number
 
 
@@ -250,16 +244,11 @@ def _lay(
 ) -> dict[str, Ints]:
     """Lay out columns, a value a token, on lines (n_lines, width); only those of the sentences that are `mine`."""
     own = np.repeat(mine, lengths)
-    at = (np.repeat(line * width + place, lengths) + _within(lengths))[own]
+    at = (np.repeat(line * width + place, lengths) + within(lengths))[own]
     canvas = {name: np.zeros(n_lines * width, dtype=np.int64) for name in columns}
     for name, values in columns.items():
         canvas[name][at] = values[own]
     return {name: laid.reshape(n_lines, width) for name, laid in canvas.items()}
-
-
-def _within(lengths: Ints) -> Ints:
-    """Count from 0 within each of so many runs of these lengths, which lie end to end."""
-    return np.arange(int(lengths.sum())) - np.repeat(np.cumsum(lengths) - lengths, lengths)
 
 
 def _round_up(n: int) -> int:

@@ -18,6 +18,11 @@ MANIFEST = "corpus.json"
 FORMAT = 1
 
 
+def within(lengths: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Count from 0 within each of so many runs of these lengths, which lie end to end."""
+    return np.arange(int(lengths.sum())) - np.repeat(np.cumsum(lengths) - lengths, lengths)
+
+
 @dataclass(frozen=True)
 class Sentences:
     """Ragged ids: sentence i is `ids[offsets[i]:offsets[i + 1]]`."""
@@ -35,6 +40,17 @@ class Sentences:
     def lengths(self) -> NDArray[np.int64]:
         """Tokens of each sentence."""
         return np.diff(self.offsets)
+
+    def pick(self, chosen: NDArray[np.int64]) -> "Sentences":
+        """Return some of the sentences.
+
+        >>> picked = Sentences.of([[7, 8], [9], [10, 11]]).pick(np.array([2, 0]))
+        >>> picked.ids.tolist(), picked.offsets.tolist()
+        ([10, 11, 7, 8], [0, 2, 4])
+        """
+        lengths = self.lengths[chosen]
+        ids = self.ids[np.repeat(self.offsets[chosen], lengths) + within(lengths)]
+        return Sentences(ids.astype(np.int64), np.cumsum([0, *lengths]))
 
     @classmethod
     def of(cls, sentences: Iterable[list[int]], dtype: Any = np.int32) -> "Sentences":

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from recoversat.data.corpus import Sentences
+from recoversat.data.corpus import Sentences, within
 from recoversat.vocab import DEL, EOS
 
 Ints = NDArray[np.int64]
@@ -40,11 +40,10 @@ class Drafts:
         end = 1 + (draws[:, _DRAW_PLACE] * lengths).astype(np.int64)  # of what is said twice
         count = is_draft * np.minimum((draws[:, _DRAW_COUNT] * (MOST_REPEATED + 1)).astype(np.int64), end)
         longer = lengths + count
-        offsets = np.cumsum([0, *longer])
-        place = np.arange(offsets[-1]) - np.repeat(offsets[:-1], longer)
+        place = within(longer)
         end, back = np.repeat(end, longer), np.repeat(count, longer)
         ids = tgt.ids[np.repeat(tgt.offsets[:-1], longer) + place - np.where(place >= end, back, 0)]
-        return cls(Sentences(ids, offsets), is_draft, (place >= end) & (place < end + back))
+        return cls(Sentences(ids, np.cumsum([0, *longer])), is_draft, (place >= end) & (place < end + back))
 
     def relabel(self, labels: Ints, before: Ints, sentence: Ints) -> Ints:
         """Return the labels of rows, of which each has read the id at `before` last: -1 where a segment begins.

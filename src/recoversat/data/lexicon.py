@@ -26,7 +26,7 @@ def learn_lexicon(pairs: ParallelSentences, vocab_size: int, passes: int = PASSE
     ends = np.cumsum((pairs.src.lengths[chosen] + 1) * pairs.tgt.lengths[chosen])
     lexicon = Lexicon(vocab_size, np.empty(0, dtype=np.int64), np.empty(0))
     for part in np.split(chosen, np.flatnonzero(np.diff(ends // links)) + 1):
-        src, tgt = (_picked(side, part) for side in (pairs.src, pairs.tgt))
+        src, tgt = pairs.src.pick(part), pairs.tgt.pick(part)
         if len(tgt.ids):
             lexicon = lexicon.with_counts(*_counted(src, tgt, vocab_size, passes))
     return lexicon
@@ -74,11 +74,6 @@ class Lexicon:
         return table
 
 
-def _picked(sentences: Sentences, chosen: Ints) -> Sentences:
-    """Return some of the sentences."""
-    return Sentences.of([sentences[int(i)].tolist() for i in chosen])
-
-
 def _linked(src: Sentences, tgt: Sentences) -> tuple[Ints, Ints, Ints]:
     """Link each target piece with all pieces of its source and with nobody.
 
@@ -87,7 +82,7 @@ def _linked(src: Sentences, tgt: Sentences) -> tuple[Ints, Ints, Ints]:
     reach = np.repeat(src.lengths + 1, tgt.lengths)  # links of each target piece
     ends = np.concatenate([[0], np.cumsum(reach)])
     # a source lies after the place of nobody, and the links of a target piece run over both
-    makers = np.insert(src.ids.astype(np.int64), src.offsets[:-1], _NOBODY)
+    makers = np.insert(src.ids, src.offsets[:-1], _NOBODY)
     first = np.repeat(src.offsets[:-1] + np.arange(len(src)), tgt.lengths)
     at = np.arange(ends[-1]) + np.repeat(first - ends[:-1], reach)
-    return makers[at], np.repeat(tgt.ids.astype(np.int64), reach), ends
+    return makers[at], np.repeat(tgt.ids, reach), ends
