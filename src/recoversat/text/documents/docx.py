@@ -16,8 +16,8 @@ from lxml import etree
 from recoversat.errors import UserError
 from recoversat.text.documents.block import Document
 from recoversat.text.documents.inline import Inline
-from recoversat.text.documents.packages import Package, unpack
-from recoversat.text.documents.xml_nodes import Node, parse_xml, written_xml
+from recoversat.text.documents.packages import Package, document_of, unpack
+from recoversat.text.documents.xml_nodes import Node, Tree, parse_xml
 
 _W = "{http://schemas.openxmlformats.org/wordprocessingml/2006/main}"
 _STRICT = "http://purl.oclc.org/ooxml/wordprocessingml/main"
@@ -83,48 +83,28 @@ class _Thing:
 def parse(source: bytes) -> Document[bytes]:
     """Find the paragraphs of a document."""
     package = unpack(source, "docx")
-    parts = _parts(package)
-    blocks = [read.block for name in parts for _, read in _paragraphs(_tree(package, name))]
-
-    def put_back(translations: Sequence[str]) -> bytes:
-        left = iter(translations)
-        changed = {}
-        for name in parts:
-            tree, original = _tree(package, name), package.read(name)
-            new = [(node, read, next(left)) for node, read in _paragraphs(tree)]
-            new = [(node, read, text) for node, read, text in new if text != read.source]
-            for node, read, text in new:
-                read.rewrite(node, text)
-            if new and original is not None:
-                changed[name] = written_xml(tree, original)
-        return package.packed(changed)
-
-    return Document(blocks, put_back)
+    return document_of(package, _parts(package), "docx", _paragraphs, _Paragraph.rewrite)
 
 
-def _parts(package: Package) -> list[str]:
-    """List the members that hold text, by their types."""
+def _parts(package: Package) -> dict[str, bytes]:
+    """Find the members that hold text, by their types."""
     types = package.read(_TYPES)
     if types is None:
         raise UserError("not a docx file: it has no list of its parts")
-    found = [
+    names = [
         node.get("PartName", "").lstrip("/")
         for node in parse_xml(types, "docx").getroot()
         if str(node.get("ContentType", "")).endswith(_TRANSLATED)
     ]
-    if not any(package.read(name) is not None for name in found):
+    found = {name: content for name in names if (content := package.read(name)) is not None}
+    if not found:
         raise UserError("not a docx file: it has no text part (an old .doc, or another kind of Office file?)")
-    return [name for name in dict.fromkeys(found) if package.read(name) is not None]
+    return found
 
 
-def _tree(package: Package, name: str) -> Node:
-    tree = parse_xml(package.read(name) or b"", "docx")
+def _paragraphs(tree: Tree) -> Iterator[tuple[Node, "_Paragraph"]]:
     if _STRICT in tree.getroot().nsmap.values():
         raise UserError("this docx file is in the strict form of the format; save it as a plain Word document")
-    return tree
-
-
-def _paragraphs(tree: Node) -> Iterator[tuple[Node, "_Paragraph"]]:
     for node in list(tree.iter(f"{_W}p")):
         if node.find(f".//{_W}t") is not None:
             yield node, _Paragraph(list(_items(node)))

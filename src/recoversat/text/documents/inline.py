@@ -48,7 +48,7 @@ class Inline(Generic[T]):
         """Add text to be translated."""
         for character in text:
             if FIRST_SLOT <= ord(character) <= LAST_SLOT:  # ours, whoever else may use it
-                self._alone(character)
+                self.add(character)
             else:
                 self._text.append(character)
                 self._raw.append(html.escape(character, quote=False))
@@ -62,14 +62,14 @@ class Inline(Generic[T]):
         """End the element begun last."""
         self._tags.append((len(self._text), f"</x{self._opened.pop()}>"))
 
-    def add(self, thing: T) -> None:
-        """Add what belongs to the word it stands at, such as a footnote."""
-        self._alone(thing)
+    def add(self, thing: T | str) -> None:
+        """Add what belongs to the word it stands at, such as a footnote; or a character that stays as it is."""
+        self._tags.append((len(self._text), f"<!--{self._number(thing)}-->"))
 
     def keep(self, thing: T) -> None:
         """Add what stands in the text as a word does, but is not translated, such as code."""
         if len(self._slots) >= FIRST_PICTURE - FIRST_SLOT:
-            self._alone(thing)
+            self.add(thing)
             return
         slot, mark = FIRST_SLOT + len(self._slots), f"<!--{self._number(thing)}-->"
         self._slots[slot] = mark
@@ -110,9 +110,6 @@ class Inline(Generic[T]):
             behind = text[word_end - 1 : word_end].isalnum() and (not tags or tags[-1][0] <= word_end)
             tags.append((word_end if tag.startswith("<!") and between and behind else offset, tag))
         return tags
-
-    def _alone(self, thing: T | str) -> None:
-        self._tags.append((len(self._text), f"<!--{self._number(thing)}-->"))
 
     def _number(self, thing: T | str) -> int:
         self._things.append(thing)

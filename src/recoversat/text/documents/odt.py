@@ -5,15 +5,15 @@ them into the middle of words, are no elements of a sentence.
 """
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 from lxml import etree
 
 from recoversat.errors import UserError
 from recoversat.text.documents.block import Document
 from recoversat.text.documents.inline import Inline
-from recoversat.text.documents.packages import unpack
-from recoversat.text.documents.xml_nodes import Node, Thing, Tree, add_text, parse_xml, refill, written_xml
+from recoversat.text.documents.packages import document_of, unpack
+from recoversat.text.documents.xml_nodes import Node, Thing, Tree, add_text, refill
 
 _TEXT = "{urn:oasis:names:tc:opendocument:xmlns:text:1.0}"
 _STYLE = "{urn:oasis:names:tc:opendocument:xmlns:style:1.0}"
@@ -36,22 +36,7 @@ def parse(source: bytes) -> Document[bytes]:
     parts = {name: content for name in _PARTS if (content := package.read(name)) is not None}
     if "content.xml" not in parts:
         raise UserError("not an odt file: it has no content.xml")
-    blocks = [read.block for content in parts.values() for _, read in _paragraphs(parse_xml(content, "odt"))]
-
-    def put_back(translations: Sequence[str]) -> bytes:
-        left = iter(translations)
-        changed = {}
-        for name, content in parts.items():
-            tree = parse_xml(content, "odt")
-            new = [(node, read, next(left)) for node, read in _paragraphs(tree)]
-            new = [(node, read, text) for node, read, text in new if text != read.source]
-            for node, read, text in new:
-                refill(node, read.read(text), _write)
-            if new:
-                changed[name] = written_xml(tree, content)
-        return package.packed(changed)
-
-    return Document(blocks, put_back)
+    return document_of(package, parts, "odt", _paragraphs, _rewrite)
 
 
 def _paragraphs(tree: Tree) -> Iterator[tuple[Node, Inline[Thing]]]:
@@ -92,6 +77,10 @@ def _read(inline: Inline[Thing], node: Node, unseen: set[str]) -> None:
         else:
             inline.keep(Thing(child))
         inline.say(_BLANKS.sub(" ", child.tail or ""))
+
+
+def _rewrite(read: Inline[Thing], node: Node, translation: str) -> None:
+    refill(node, read.read(translation), _write)
 
 
 def _write(node: Node, text: str) -> None:

@@ -9,6 +9,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
+from pathlib import Path
 
 from recoversat.errors import UserError
 from recoversat.text.documents import Languages
@@ -23,21 +24,9 @@ _LETTERS = {"n": "\n", "t": "\t", "r": "\r", "a": "\a", "b": "\b", "f": "\f", "v
 _WRITTEN = str.maketrans({"\\": "\\\\", '"': '\\"', "\n": "\\n"} | {v: f"\\{k}" for k, v in _LETTERS.items()})
 _PLURALS = re.compile(r"nplurals\s*=\s*(\d)\s*;\s*plural\s*=\s*([^;\n]+)")
 _MOST_FORMS = 6
-_SLAVIC = "3; plural=(n%10==1 && n%100!=11 ? 0 : n%10>=2 && n%10<=4 && (n%100<10 || n%100>=20) ? 1 : 2)"
-_ARABIC = "6; plural=(n==0 ? 0 : n==1 ? 1 : n==2 ? 2 : n%100>=3 && n%100<=10 ? 3 : n%100>=11 ? 4 : 5)"
-# As gettext's manual has them; languages that are not here have a singular for one and a plural.
-_FORMS = {
-    **dict.fromkeys(["id", "ja", "ko", "lo", "ms", "th", "vi", "zh"], "1; plural=0"),
-    **dict.fromkeys(["fa", "fr", "hi", "tr"], "2; plural=(n > 1)"),
-    **dict.fromkeys(["be", "bs", "hr", "ru", "sr", "uk"], _SLAVIC),
-    **dict.fromkeys(["cs", "sk"], "3; plural=(n==1 ? 0 : n>=2 && n<=4 ? 1 : 2)"),
-    "pl": "3; plural=(n==1 ? 0 : n%10>=2 && n%10<=4 && (n%100<10 || n%100>=20) ? 1 : 2)",
-    "lt": "3; plural=(n%10==1 && n%100!=11 ? 0 : n%10>=2 && (n%100<10 || n%100>=20) ? 1 : 2)",
-    "lv": "3; plural=(n%10==1 && n%100!=11 ? 0 : n!=0 ? 1 : 2)",
-    "ro": "3; plural=(n==1 ? 0 : n==0 || (n%100>0 && n%100<20) ? 1 : 2)",
-    "sl": "4; plural=(n%100==1 ? 0 : n%100==2 ? 1 : n%100==3 || n%100==4 ? 2 : 3)",
-    "ar": _ARABIC,
-}
+# As gettext's manual has them; languages that are not there have a singular for one and a plural.
+_TABLE = Path(__file__).with_name("plural_forms.tsv").read_text(encoding="utf-8").splitlines()
+_FORMS = {code: rule for codes, rule in (line.split("\t") for line in _TABLE) for code in codes.split()}
 
 
 @dataclass
