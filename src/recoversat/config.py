@@ -4,6 +4,7 @@ An unknown key is an error that names the nearest valid one.
 """
 
 import difflib
+import re
 from collections.abc import Iterable
 from functools import reduce
 from pathlib import Path
@@ -415,3 +416,13 @@ def did_you_mean(wrong: object, known: Iterable[str], otherwise: str) -> str:
     """Suggest the nearest of what is known, or say something else."""
     near = difflib.get_close_matches(str(wrong), list(known), n=1, cutoff=0.5)
     return f"did you mean {near[0]}?" if near else otherwise
+
+
+def check_device(name: str) -> None:
+    """Refuse what is no device, before anything is loaded.
+
+    >>> check_device("auto"), check_device("cuda:1")
+    (None, None)
+    """
+    if not re.fullmatch(r"auto|cpu|cuda(:\d+)?", name):
+        raise UserError(f"device {name}: there is no such device; use cpu, cuda or auto")

@@ -401,7 +401,6 @@ class Translator:
         return len(ids) <= self.config.data.max_tokens + bool(self.prefix)  # the tag of a direction is no text
 
     def read(self, texts: Sequence[str]) -> list[Source]:
-        """Return texts with their ids."""
         return list(map(Source, texts, self.encode(texts)))
 
     def encode(self, texts: Sequence[str]) -> list[list[int]]:

@@ -9,7 +9,7 @@ import pytest
 
 from recoversat import Translator
 from recoversat.cli import main
-from recoversat.engines.device_names import check_device
+from recoversat.config import check_device
 from recoversat.errors import UserError
 from recoversat.files.storage import write_text
 from recoversat.measuring.quality.metrics import chosen_metrics

@@ -16,7 +16,6 @@ class FixedStepper:
     def step(
         self, tokens: Ints, active: Bools, forced: Ints | None = None, n_best: int = 0, scores: bool = True
     ) -> Choice:
-        """Take a real step."""
         choice = self._stepper.step(tokens, active, forced, n_best, scores)
         self._step += 1
         due = (self._step >= self._lives[: tokens.shape[1]])[None, :]  # (1, K)
@@ -26,7 +25,6 @@ class FixedStepper:
         return choice._replace(best_tokens=_ended(choice.best_tokens, due[..., None]))
 
     def keep(self, which: Ints) -> None:
-        """Drop or reorder members of the batch."""
         self._stepper.keep(which)
 
 

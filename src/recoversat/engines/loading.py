@@ -4,8 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, get_args
 
-from recoversat.config import ModelConfig
-from recoversat.engines.device_names import check_device
+from recoversat.config import ModelConfig, check_device
 from recoversat.engines.engine import Engine
 from recoversat.engines.interleaved import in_reading_order
 from recoversat.errors import UserError
@@ -42,11 +41,15 @@ class EngineOptions:
 
 def load_engine(folder: Path, config: ModelConfig, options: EngineOptions) -> Engine:
     """Load the exported graphs of a folder, int8 before fp32, or else its torch weights: on a GPU in fp16."""
-    exported = _exported(folder, options.compute_type)
+    names = _EXPORTED.get(options.compute_type, ())
+    exported = next((path for name in names if (path := folder / ONNX / name).is_dir()), None)
     weights = (folder / WEIGHTS).is_file()
     on_cpu = options.device in ("auto", "cpu")
     if exported and on_cpu:
-        return _load_onnx(exported, config, options)
+        from recoversat.engines.onnx.engine import usable_cores
+
+        _check_sizes(exported)
+        return onnx_engine(exported, config, options.intra_threads or usable_cores(), options.max_memory)
     if exported and not weights:
         raise UserError(f"device {options.device}: {folder} holds ONNX graphs, which run on the CPU; use device cpu")
     if options.compute_type == "int8":
@@ -57,17 +60,6 @@ def load_engine(folder: Path, config: ModelConfig, options: EngineOptions) -> En
             raise UserError(f"{folder}: no exported model here, {ONNX} is empty; export it again")
         raise UserError(f"compute type {options.compute_type}: {folder.name} was exported as {there} only; use that")
     return _load_torch(folder, config, options)
-
-
-def _exported(folder: Path, compute_type: ComputeType) -> Path | None:
-    return next((path for name in _EXPORTED.get(compute_type, ()) if (path := folder / ONNX / name).is_dir()), None)
-
-
-def _load_onnx(folder: Path, config: ModelConfig, options: EngineOptions) -> Engine:
-    from recoversat.engines.onnx.engine import usable_cores
-
-    _check_sizes(folder)
-    return onnx_engine(folder, config, options.intra_threads or usable_cores(), options.max_memory)
 
 
 def onnx_engine(folder: Path, config: ModelConfig, threads: int, max_memory: int | None = None) -> Engine:

@@ -44,7 +44,6 @@ class Draft:
         return cls(source, text, ids, decoded, tokenizer, steps=decoded.steps)
 
     def without(self, places: Collection[Place]) -> "Draft":
-        """Leave tokens out."""
         left_out = self.left_out.union(places)
         kept = [
             [token for position, token in enumerate(segment) if (index, position) not in left_out]

@@ -70,7 +70,6 @@ class Calibration(BaseModel):
         return found
 
     def curve(self, source: str, target: str) -> Curve | None:
-        """Return that of a direction."""
         return self.directions.get(f"{source}-{target}")
 
 

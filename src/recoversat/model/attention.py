@@ -29,7 +29,6 @@ class SelfAttention(nn.Module):
         return split_heads(query, self.n_heads), split_heads(key, self.n_heads), split_heads(value, self.n_heads)
 
     def forward(self, x: Tensor, allowed: Tensor) -> Tensor:
-        """Let each row look at the rows it is allowed to see."""
         return self.attend(*self.project(x), allowed)
 
     def attend(self, query: Tensor, key: Tensor, value: Tensor, allowed: Tensor) -> Tensor:
@@ -53,7 +52,6 @@ class CrossAttention(nn.Module):
         return split_heads(key, self.n_heads), split_heads(value, self.n_heads)
 
     def forward(self, x: Tensor, key: Tensor, value: Tensor, allowed: Tensor) -> Tensor:
-        """Let each row look at the source places it is allowed to see."""
         query = split_heads(self.query(x), self.n_heads)
         return self.output(attention(query, key, value, allowed, self.dropout if self.training else 0.0))
 

@@ -4,7 +4,7 @@ import os
 
 import torch
 
-from recoversat.engines.device_names import check_device
+from recoversat.config import check_device
 from recoversat.errors import UserError
 
 

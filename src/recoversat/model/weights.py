@@ -13,7 +13,6 @@ from recoversat.model.build import Model, build_model
 
 
 def save_weights(weights: dict[str, Tensor], folder: Path, name: str = WEIGHTS) -> None:
-    """Write tensors as safetensors."""
     try:
         save_file({key: tensor.detach().contiguous().cpu() for key, tensor in weights.items()}, folder / name)
     except SafetensorError as error:  # a full disk, mostly
@@ -22,7 +21,6 @@ def save_weights(weights: dict[str, Tensor], folder: Path, name: str = WEIGHTS) 
 
 
 def read_weights(folder: Path, name: str = WEIGHTS) -> dict[str, Tensor]:
-    """Read the tensors of a model folder."""
     try:
         return load_file(folder / name)
     except FileNotFoundError:

@@ -280,8 +280,4 @@ def _word_range(text: str) -> tuple[int, int]:
 
 
 def _is_of_word(letter: str) -> bool:
-    return letter.isalnum() or _is_accent(letter)
-
-
-def _is_accent(letter: str) -> bool:
-    return unicodedata.category(letter).startswith("M")
+    return letter.isalnum() or unicodedata.category(letter).startswith("M")  # an accent

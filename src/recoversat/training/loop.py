@@ -117,7 +117,6 @@ def train(
 
 
 def _alone(run: Path, processes: Processes) -> AbstractContextManager[Any]:
-    """Let the first process hold the folder."""
     return held(run, "another training is at work here; wait for it or stop it") if processes.is_main else nullcontext()
 
 

@@ -32,7 +32,6 @@ class GraphVerifier:
         self._rows: list[int] = []
 
     def verify(self, tokens: Sequence[int], scores: bool) -> tuple[Ints, Floats]:
-        """Run a row for each token; each sees those before it."""
         with self._session() as session:
             if session.user is not self:
                 session.begin([self._source], self)
@@ -43,7 +42,6 @@ class GraphVerifier:
         return found
 
     def forget(self, rows: int) -> None:
-        """Keep the first rows."""
         del self._rows[rows:]
 
 

@@ -143,7 +143,6 @@ class GraphEngine(Engine):
         return self._reference.deletions(pairs)
 
     def _lengths(self, sources: Sources, limits: Ints, rows_a_step: int) -> tuple[int, int]:
-        """Return the bucket's source length and cache rows."""
         longest = max((len(source) for source in sources), default=1)
         return rung(longest, SOURCES), rung(int(limits.max(initial=1)) * rows_a_step, SEEN)
 

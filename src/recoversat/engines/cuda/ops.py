@@ -47,30 +47,20 @@ class PlainOps:
         )
 
     def choose(self, logits: Tensor, state: SegmentState) -> None:
-        best, tokens = allowed_log_probs(logits, state).max(dim=-1)
-        note_choice(tokens, best, state)
-
-
-def allowed_log_probs(logits: Tensor, state: SegmentState) -> Tensor:
-    """Return log-probabilities (R, V), DEL left out where a sentence has one segment."""
-    logits[:, DEL].masked_fill_(state.single > 0, -torch.inf)
-    return logits.log_softmax(dim=-1, dtype=torch.float32)
-
-
-def note_choice(tokens: Tensor, log_probs: Tensor, state: SegmentState) -> None:
-    """Note what each row chose (R,), and make the state that of the next step."""
-    now = state.steps[:1]
-    state.log_tokens.index_copy_(0, now, tokens.to(torch.int32)[None])
-    state.log_probs.index_copy_(0, now, log_probs[None])
-    ended = (tokens == TERMINATORS[0]) | (tokens == TERMINATORS[1])
-    going = (state.active > 0) & ~ended & (state.steps + 1 < state.limits)
-    state.n_active.index_copy_(0, now, going.sum(dtype=torch.int32)[None])
-    state.active.copy_(going)
-    state.tokens.copy_(tokens.masked_fill(~going, PAD))
-    state.steps.add_(1)
-    state.rows.add_(state.n_segments)
-    hidden = torch.zeros_like(going, dtype=state.row_mask.dtype).masked_fill_(~going, -torch.inf)
-    state.row_mask.index_copy_(1, state.rows, hidden.view(-1, state.n_segments))
+        logits[:, DEL].masked_fill_(state.single > 0, -torch.inf)  # one segment has nothing to delete
+        log_probs, tokens = logits.log_softmax(dim=-1, dtype=torch.float32).max(dim=-1)  # (R,)
+        now = state.steps[:1]
+        state.log_tokens.index_copy_(0, now, tokens.to(torch.int32)[None])
+        state.log_probs.index_copy_(0, now, log_probs[None])
+        ended = (tokens == TERMINATORS[0]) | (tokens == TERMINATORS[1])
+        going = (state.active > 0) & ~ended & (state.steps + 1 < state.limits)
+        state.n_active.index_copy_(0, now, going.sum(dtype=torch.int32)[None])
+        state.active.copy_(going)
+        state.tokens.copy_(tokens.masked_fill(~going, PAD))
+        state.steps.add_(1)
+        state.rows.add_(state.n_segments)
+        hidden = torch.zeros_like(going, dtype=state.row_mask.dtype).masked_fill_(~going, -torch.inf)
+        state.row_mask.index_copy_(1, state.rows, hidden.view(-1, state.n_segments))
 
 
 def find_ops(device: torch.device, check: Callable[[Ops, Ops], None], wanted: bool | None) -> Ops:

@@ -106,7 +106,6 @@ class Weights:
 
 
 def collect_weights(model: Transformer, device: torch.device, dtype: torch.dtype) -> Weights:
-    """Copy a model's weights into their padded places."""
     return _Collector(model, device, dtype).weights()
 
 

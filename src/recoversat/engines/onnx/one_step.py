@@ -47,7 +47,6 @@ class OnnxFiller:
     bias: Floats  # (P,)
 
     def likeliest_lengths(self, n: int) -> Ints:
-        """Predict n target lengths of each source."""
         (logits,) = self.length_logits
         classes = np.argsort(-logits, axis=1, kind="stable")[:, :n]
         return np.maximum(self.src_lengths[:, None] + classes - logits.shape[1] // 2, 1).astype(np.int64)

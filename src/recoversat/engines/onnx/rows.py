@@ -105,7 +105,6 @@ class OnnxVerifier(RowRunner):
     _rows = 0
 
     def verify(self, tokens: Sequence[int], scores: bool) -> tuple[Ints, Floats]:
-        """Run a row for each token; each sees those before it."""
         carried = np.array([tokens], dtype=np.int64)  # (1, N)
         at = np.arange(self._rows, self._rows + len(tokens))
         seen = (np.arange(self._cache.shape[3]) <= at[:, None])[None]
@@ -114,5 +113,4 @@ class OnnxVerifier(RowRunner):
         return self.run(rows, np.full(len(tokens), FREE), scores)
 
     def forget(self, rows: int) -> None:
-        """Keep the first rows."""
         self._rows = rows

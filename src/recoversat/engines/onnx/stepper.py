@@ -72,7 +72,6 @@ class OnnxStepper:
         return choice
 
     def keep(self, which: Ints) -> None:
-        """Drop or reorder members of the batch."""
         which = np.asarray(which)
         if np.array_equal(self._sentences[which], self._sentences):
             self._move(which)
@@ -255,7 +254,6 @@ class Binding:
         self.values(values, {f"new_{name}": value for name, value in values.items()})
 
     def run(self) -> None:
-        """Run the session on the arrays as they are now."""
         self._session.run_with_iobinding(self._binding)
 
 

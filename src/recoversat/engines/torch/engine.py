@@ -99,7 +99,6 @@ class TorchStepper:
 
     @torch.inference_mode()
     def keep(self, which: Ints) -> None:
-        """Drop or reorder members of the batch."""
         index = torch.from_numpy(np.asarray(which)).to(self._single.device)
         sources = self._sources[which]
         self._cache.keep(index, same_sources=np.array_equal(sources, self._sources))
@@ -116,7 +115,6 @@ class TorchVerifier:
 
     @torch.inference_mode()
     def verify(self, tokens: Sequence[int], scores: bool) -> tuple[Ints, Floats]:
-        """Run a row for each token; each sees those before it."""
         rows = torch.tensor([tokens], device=self._cache.real.device)
         logits = self._model.logits(self._model.append(rows, self._cache))[0]  # (N, V)
         logits[:, [*NEVER_EMITTED, DEL]] = -torch.inf
@@ -124,7 +122,6 @@ class TorchVerifier:
         return chosen.cpu().numpy(), log_probs.cpu().numpy()
 
     def forget(self, rows: int) -> None:
-        """Keep the first rows."""
         self._cache.forget(rows)
 
 

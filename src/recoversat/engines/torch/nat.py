@@ -46,7 +46,6 @@ class TorchFiller:
 
     @torch.inference_mode()
     def likeliest_lengths(self, n: int) -> Ints:
-        """Predict n target lengths of each source."""
         logits = self._model.length_logits(self._memory, self._real, n_sentences=1)[:, 0]  # (B, C)
         return np.asarray(likeliest_lengths(logits, self._src_lengths, n).cpu().numpy())
 

@@ -20,7 +20,6 @@ class DeleteTokens(Repair):
         return len(draft.decoded.segments) > 1 and bool(draft.ids)
 
     def rewrite(self, drafts: list[Draft], write: Write) -> list[Draft]:
-        """Read all drafts in one pass each."""
         marks = self.translator.engine.deletions([(draft.source.ids, draft.ids) for draft in drafts])
         return [_without(draft, own) for draft, own in zip(drafts, marks, strict=True)]
 

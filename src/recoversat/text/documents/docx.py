@@ -81,7 +81,6 @@ class _Thing:
 
 
 def parse(source: bytes) -> Document[bytes]:
-    """Find the paragraphs of a document."""
     package = unpack(source, "docx")
     return document_of(package, _parts(package), "docx", _paragraphs, _Paragraph.rewrite)
 

@@ -54,7 +54,6 @@ class Inline(Generic[T]):
                 self._raw.append(html.escape(character, quote=False))
 
     def open(self, thing: T) -> None:
-        """Begin an element."""
         self._opened.append(self._number(thing))
         self._tags.append((len(self._text), f"<x{self._opened[-1]}>"))
 

@@ -31,7 +31,6 @@ _SPACES = re.compile(r"\A +|(?<= ) +")  # spaces that would not be seen
 
 
 def parse(source: bytes) -> Document[bytes]:
-    """Find the paragraphs of a document."""
     package = unpack(source, "odt")
     parts = {name: content for name in _PARTS if (content := package.read(name)) is not None}
     if "content.xml" not in parts:

@@ -28,7 +28,6 @@ class Package:
     members: dict[str, tuple[zipfile.ZipInfo, bytes]]
 
     def read(self, name: str) -> bytes | None:
-        """Give a member by its name."""
         return self.members[name][1] if name in self.members else None
 
     def packed(self, changed: Mapping[str, bytes]) -> bytes:

@@ -39,7 +39,6 @@ class _Field:
 
     @property
     def text(self) -> str:
-        """The whole string."""
         return "".join(self.said)
 
 
