@@ -5,7 +5,6 @@ either is: that is measured on validation text (`recoversat calibrate`) and kept
 """
 
 import math
-import re
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -14,15 +13,13 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from recoversat.errors import UserError
 from recoversat.files.storage import read_json
+from recoversat.text.alignment import Range, words_of
 from recoversat.text.tokenizer import Tokenizer
 
 CALIBRATION = "confidence.json"
 FORMAT = "recoversat-confidence-1"
 _UNLIKELY = math.log(0.05)  # of a token with K = 1: its word is in doubt
 _WORST = -20.0  # what is less likely still is no worse
-_WORD = re.compile(r"\S+")
-
-Range = tuple[int, int]
 
 
 class Curve(BaseModel):
@@ -90,9 +87,6 @@ def _doubtful(text: str, ids: Sequence[int], log_probs: Sequence[float], tokeniz
     """Find the words that have an unlikely token; none where tokens and words cannot be matched."""
     if len(log_probs) != len(ids) + 1:  # a text in several parts, or one that was changed since
         return ()
-    ends = tokenizer.word_ends(np.array(ids, dtype=np.int64))
-    words = [match.span() for match in _WORD.finditer(text)]
-    if int(ends.sum()) != len(words):
-        return ()
-    unlikely = np.bincount(np.cumsum(ends) - ends, np.array(log_probs[:-1]) < _UNLIKELY)
-    return tuple(word for word, n in zip(words, unlikely.tolist(), strict=True) if n)
+    words, owners = words_of(text, ids, tokenizer)
+    unlikely = np.bincount(owners, np.array(log_probs[:-1]) < _UNLIKELY)
+    return tuple(word for word, n in zip(words, unlikely.tolist(), strict=False) if n)

@@ -53,21 +53,27 @@ def place_of(part: Part, ids: Sequence[int], given: Sequence[Floats], tokenizer:
     Its tokens are `ids`; `given` holds their log-probabilities, given the whole, the part, and what is around it.
     """
     whole, inside, outside = given
-    words = [match.span() for match in _WORD.finditer(part.translation)]
-    ends = tokenizer.word_ends(np.array(ids, dtype=np.int64))
-    if not words or int(ends.sum()) != len(words):
+    words, owners = words_of(part.translation, ids, tokenizer)
+    if not words:
         return None
     says = [any(map(str.isalnum, piece)) for piece in tokenizer.pieces(ids)]  # punctuation says nothing
 
     def of_words(values: Floats) -> Floats:
         told = np.where(says, np.nan_to_num(values, posinf=0, neginf=0), 0.0)
-        return np.asarray(np.bincount(np.cumsum(ends) - ends, told), dtype=np.float64)
+        return np.asarray(np.bincount(owners, told), dtype=np.float64)
 
     found = best_run(of_words(inside - outside).tolist())
     if found is None:
         losses = of_words(whole - outside)
         found = best_run((losses - losses.max() / 2).tolist()) if losses.max() > 1 else None
     return _trimmed(part, words[found[0]][0], words[found[1] - 1][1]) if found else None
+
+
+def words_of(text: str, ids: Sequence[int], tokenizer: Tokenizer) -> tuple[list[Range], NDArray[np.int64]]:
+    """Return where the words of a text are, and to which of them each token belongs; none where they do not match."""
+    words = [match.span() for match in _WORD.finditer(text)]
+    ends = tokenizer.word_ends(np.array(ids, dtype=np.int64))
+    return (words if int(ends.sum()) == len(words) else []), np.cumsum(ends) - ends
 
 
 def _trimmed(part: Part, start: int, end: int) -> Range:

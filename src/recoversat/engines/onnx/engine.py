@@ -21,7 +21,7 @@ from recoversat.engines.engine import Options, Sources, StepEngine
 from recoversat.engines.onnx.graphs import Graphs
 from recoversat.engines.onnx.rows import OnnxVerifier, score_rows, takes_masks
 from recoversat.engines.onnx.sentence import SentenceGraph
-from recoversat.engines.onnx.shortlist import Vocabulary, Whole
+from recoversat.engines.onnx.shortlist import Vocabulary
 from recoversat.engines.onnx.stepper import Buffers, OnnxStepper, Positions
 from recoversat.engines.pairs import Pair, check_pairs, deleting_rows, equal_rows, pair_batches, scored, side_by_side
 from recoversat.errors import UserError
@@ -222,8 +222,8 @@ class OnnxEngine(StepEngine):
         n_rows = source_length + 2 * (source_length + 2 * n_segments)
         return 2 * self._config.decoder_layers * self._config.d_model * n_rows * _FLOAT
 
-    def _whole(self, single: bool) -> Whole:
-        return Whole((self._lists.unlisted if self._lists else {}) | {"bias": self._bias_for(single)})
+    def _whole(self, single: bool) -> Vocabulary:
+        return Vocabulary((self._lists.unlisted if self._lists else {}) | {"bias": self._bias_for(single)})
 
     def _vocabulary(self, sources: Sources, single: bool, options: Options) -> Vocabulary:
         """Return what sentences are written with: their lists, where the model has some and they may be used."""

@@ -15,7 +15,7 @@ from recoversat.engines.engine import Sources
 from recoversat.engines.one_step import OneStepEngine
 from recoversat.engines.onnx.engine import OnnxEngine
 from recoversat.engines.onnx.rows import ManyRows, RowRunner
-from recoversat.engines.onnx.shortlist import Whole
+from recoversat.engines.onnx.shortlist import Vocabulary
 from recoversat.engines.onnx.stepper import Positions
 from recoversat.engines.pairs import side_by_side
 from recoversat.vocab import N_SPECIAL
@@ -65,7 +65,7 @@ class OnnxFiller:
             carried = np.ascontiguousarray(tokens[part, :width])
             rows = ManyRows(carried, np.zeros_like(carried), steps, np.arange(width), seen, real)
             memory, lengths_read = np.ascontiguousarray(self.memory[:, members[part]]), self.src_lengths[members[part]]
-            runner = RowRunner(self.session, memory, lengths_read, self.positions, Whole({"bias": bias}), width)
+            runner = RowRunner(self.session, memory, lengths_read, self.positions, Vocabulary({"bias": bias}), width)
             found = runner.run(rows, np.full(int(real.sum()), FREE))
             chosen[part, :width][real], log_probs[part, :width][real] = found
         return chosen, log_probs

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from recoversat.decoding.stepping import FREE, Bools, Floats, Ints
 from recoversat.decoding.verify import AHEAD
-from recoversat.engines.onnx.shortlist import Vocabulary, Whole
+from recoversat.engines.onnx.shortlist import Vocabulary
 from recoversat.engines.onnx.stepper import Binding, Positions, layer_names
 from recoversat.engines.pairs import side_by_side
 from recoversat.segments import Rows, visible
@@ -79,7 +79,7 @@ class RowRunner:
 
 
 def score_rows(
-    session: Any, memory: Floats, memory_lengths: NDArray[np.int32], positions: Positions, vocabulary: Whole,
+    session: Any, memory: Floats, memory_lengths: NDArray[np.int32], positions: Positions, vocabulary: Vocabulary,
     targets: Sequence[Rows],
 ) -> Floats:  # fmt: skip
     """Return the log-probability of every row's label (R,), target after target; memory is (2L, B, H, S, E).

@@ -9,9 +9,9 @@ What one sentence wrote from its list is verified: the rows of all its steps mee
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cache, partial
+from functools import cache, cached_property, partial
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -81,62 +81,44 @@ class Shortlist:
         return np.asarray((mine if len(mine) else self.common).any(axis=0))
 
 
-class Vocabulary(Protocol):
-    """What a step chooses from: arrays for the graph, and ids for the places it names."""
+class Vocabulary:
+    """What a step chooses from: arrays for the graph, and ids for the places it names. Here all: a place is an id."""
 
-    @property
-    def inputs(self) -> Inputs:
-        """Return the inputs that are the same in every step."""
+    def __init__(self, inputs: Inputs) -> None:
+        """Take the inputs that are the same in every step; `bias` (P,) is added to the logits."""
+        self.inputs = inputs
 
-    @property
+    @cached_property
     def pieces(self) -> Ints:
-        """Return the piece at each place."""
-
-    def rows(self, sentences: Ints, counts: Ints) -> Inputs:
-        """Return the inputs that depend on whose each row is: sentences[b] has counts[b] of them."""
-
-    def ids(self, places: Ints) -> Ints:
-        """Return the pieces at these places."""
-
-    def places(self, ids: Ints) -> Ints:
-        """Return where these pieces are; FREE stays FREE."""
-
-    def only(self, allowed: Bools) -> "Vocabulary":
-        """Return the same without pieces that are not allowed (V,)."""
-
-
-@dataclass(frozen=True)
-class Whole:
-    """The whole vocabulary: a piece's place is its id."""
-
-    inputs: Inputs
-
-    @property
-    def pieces(self) -> Ints:
+        """The piece at each place."""
         return np.arange(len(self.inputs["bias"]))
 
     def rows(self, sentences: Ints, counts: Ints) -> Inputs:
+        """Return the inputs that depend on whose each row is: sentences[b] has counts[b] of them."""
         return {}
 
     def ids(self, places: Ints) -> Ints:
+        """Return the pieces at these places."""
         return places
 
     def places(self, ids: Ints) -> Ints:
+        """Return where these pieces are; FREE stays FREE."""
         return ids
 
-    def only(self, allowed: Bools) -> "Whole":
+    def only(self, allowed: Bools) -> "Vocabulary":
+        """Return the same without pieces that are not allowed (V,)."""
         bias = self.inputs["bias"].copy()
         bias[: len(allowed)][~allowed] = -np.inf
-        return Whole(self.inputs | {"bias": bias})
+        return Vocabulary(self.inputs | {"bias": bias})
 
 
-class Listed:
+class Listed(Vocabulary):
     """The lists of a batch, put together: the first pieces (l,) are real, the others fill the last block."""
 
     def __init__(self, inputs: Inputs, pieces: Ints, bias: Floats) -> None:
         """Take the pieces in ascending order (L,) and what is added to their logits in each sentence (B, L)."""
+        super().__init__(inputs | {"listed": np.ones(1, dtype=np.bool_), "list_bias": bias[:1]})
         self.pieces, self._bias = pieces, bias
-        self.inputs = inputs | {"listed": np.ones(1, dtype=np.bool_), "list_bias": bias[:1]}
 
     def rows(self, sentences: Ints, counts: Ints) -> Inputs:
         return {"list_bias": self._bias[np.repeat(sentences, counts)]} if len(self._bias) > 1 else {}
@@ -168,10 +150,7 @@ class Lists:
         self.unlisted |= self._named(weight, np.zeros(1, dtype=np.float32))
 
     def cut(
-        self,
-        sources: Sequence[Sequence[int]],
-        bias: Floats,
-        forced: Sequence[Forced] | None = None,
+        self, sources: Sequence[Sequence[int]], bias: Floats, forced: Sequence[Forced] | None = None
     ) -> Listed | None:
         """Return what these sources can become; None where that may be almost anything."""
         members = self._table.members(sources, forced)  # (B, V)
