@@ -7,16 +7,14 @@ import torch
 from typer.testing import CliRunner, Result
 
 from recoversat.cli.app import app
-from recoversat.config import parse_config
-from recoversat.data.prepare import TextPairs, prepare
 from recoversat.measuring.own import load_system
 from recoversat.measuring.specs import parse_system
 from recoversat.measuring.speed.results import PARALLEL
 from recoversat.model.weights import load_model, read_weights
 from recoversat.segments import Division, Ints, deal_many
 from recoversat.translator import Translator
+from tests.unit.training.tiny import tiny_corpus
 
-SAMPLE = Path(__file__).parents[2] / "data"
 SETTINGS = {
     "data.vocab_size": 400, "model.d_model": 16, "model.d_hidden": 16, "model.n_heads": 2, "model.encoder_layers": 1,
     "model.decoder_layers": 1, "train.steps": 4, "train.save_every": 2, "train.batch_tokens": 64, "train.workers": 0,
@@ -44,11 +42,7 @@ def train(corpus: Path, out: Path, kind: str, *more: object, **changes: object) 
 def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with a corpus, a teacher and every neighbour, which started from the teacher's encoder."""
     folder = tmp_path_factory.mktemp("neighbours")
-    for name in ("tatoeba.en", "tatoeba.de"):
-        lines = (SAMPLE / name).read_text(encoding="utf-8").splitlines(keepends=True)
-        (folder / name).write_text("".join(lines[:60]), encoding="utf-8")
-    pairs = TextPairs(folder / "tatoeba.en", folder / "tatoeba.de")
-    prepare(pairs, folder / "corpus", parse_config({"data": {"vocab_size": 400}}).data, quiet=True)
+    tiny_corpus(folder)
     train(folder / "corpus", folder / "teacher", "segments")
     for kind in NEIGHBOURS:
         train(folder / "corpus", folder / kind, kind, "--init-from", folder / "teacher")

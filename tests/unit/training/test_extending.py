@@ -8,40 +8,20 @@ import pytest
 
 from recoversat.config import TrainConfig, parse_config
 from recoversat.data.batching import random_prob_at
-from recoversat.data.corpus import Corpus, open_corpus
-from recoversat.data.prepare import TextPairs, prepare
+from recoversat.data.corpus import Corpus
 from recoversat.errors import UserError
 from recoversat.model.weights import read_weights
 from recoversat.training.checkpoint import TrainingState
 from recoversat.training.loop import train
 from recoversat.training.schedules import learning_rate
+from tests.unit.training.tiny import settings
 
-SAMPLE = Path(__file__).parents[2] / "data"
 CONSTANT = {"schedule": "inverse_sqrt", "warmup": 3, "anneal": False}
 
 
-def config(**train_: Any) -> dict[str, Any]:
-    base = {"steps": 6, "save_every": 3, "batch_tokens": 64, "segments": 2, "workers": 0, "tensorboard": False}
-    return {
-        "data": {"vocab_size": 400},
-        "model": {"d_model": 16, "d_hidden": 16, "n_heads": 2, "encoder_layers": 1, "decoder_layers": 1},
-        "train": base | train_,
-    }
-
-
-@pytest.fixture(scope="module")
-def corpus(tmp_path_factory: pytest.TempPathFactory) -> Corpus:
-    folder = tmp_path_factory.mktemp("extending")
-    for name in ("tatoeba.en", "tatoeba.de"):
-        lines = (SAMPLE / name).read_text(encoding="utf-8").splitlines(keepends=True)
-        (folder / name).write_text("".join(lines[:60]), encoding="utf-8")
-    pairs = TextPairs(folder / "tatoeba.en", folder / "tatoeba.de")
-    prepare(pairs, folder / "corpus", parse_config(config()).data, quiet=True)
-    return open_corpus(folder / "corpus")
-
-
 def run(corpus: Corpus, folder: Path, **train_: Any) -> TrainingState:
-    return train(parse_config(config(**train_)), corpus, folder, device="cpu", quiet=True)
+    config = parse_config(settings(**{"steps": 6, "save_every": 3} | train_))
+    return train(config, corpus, folder, device="cpu", quiet=True)
 
 
 @pytest.mark.parametrize(
@@ -74,7 +54,7 @@ def test_an_extended_run_is_bit_for_bit_the_longer_run(
 
 
 @pytest.mark.parametrize(
-    ("settings", "what"),
+    ("given", "what"),
     [
         ({}, "the learning rate falls to 1e-05 and p falls to 0 in its 6 updates"),
         ({"anneal": False}, "the learning rate falls to 1e-05 in its 6 updates"),
@@ -82,13 +62,13 @@ def test_an_extended_run_is_bit_for_bit_the_longer_run(
     ],
 )
 def test_what_would_have_fallen_otherwise_is_named_with_the_fix(
-    corpus: Corpus, tmp_path: Path, settings: dict, what: str
+    corpus: Corpus, tmp_path: Path, given: dict, what: str
 ) -> None:
-    run(corpus, tmp_path, **settings)
+    run(corpus, tmp_path, **given)
     with pytest.raises(UserError, match=what) as error:
-        run(corpus, tmp_path, **settings, steps=12)
+        run(corpus, tmp_path, **given, steps=12)
     assert "add --set train.schedule_steps=6" in str(error.value)
-    run(corpus, tmp_path, **settings)  # nothing was written: the run is still one of 6
+    run(corpus, tmp_path, **given)  # nothing was written: the run is still one of 6
 
 
 def test_a_run_is_neither_shortened_nor_extended_with_other_settings(corpus: Corpus, tmp_path: Path) -> None:

@@ -8,35 +8,18 @@ import pytest
 import torch
 from torch import Tensor
 
-from recoversat.config import parse_config
-from recoversat.data.corpus import Corpus, open_corpus
-from recoversat.data.prepare import TextPairs, prepare
+from recoversat.config import Config, parse_config
+from recoversat.data.corpus import Corpus
 from recoversat.errors import UserError
 from recoversat.training import loss
 from recoversat.training.loop import train
 from recoversat.training.loss_check import check_loss
-
-SAMPLE = Path(__file__).parents[2] / "data"
-
-
-def config(**train_: Any) -> dict[str, Any]:
-    return {
-        "data": {"vocab_size": 400},
-        "model": {"d_model": 16, "d_hidden": 16, "n_heads": 2, "encoder_layers": 1, "decoder_layers": 1},
-        "train": {"steps": 2, "save_every": 1, "log_every": 1, "batch_tokens": 64, "workers": 0, "tensorboard": False}
-        | train_,
-    }
+from tests.unit.training.tiny import settings
 
 
-@pytest.fixture(scope="module")
-def corpus(tmp_path_factory: pytest.TempPathFactory) -> Corpus:
-    folder = tmp_path_factory.mktemp("loss")
-    for name in ("tatoeba.en", "tatoeba.de"):
-        lines = (SAMPLE / name).read_text(encoding="utf-8").splitlines(keepends=True)
-        (folder / name).write_text("".join(lines[:60]), encoding="utf-8")
-    pairs = TextPairs(folder / "tatoeba.en", folder / "tatoeba.de")
-    prepare(pairs, folder / "corpus", parse_config(config()).data, quiet=True)
-    return open_corpus(folder / "corpus")
+def config(kind: str = "segments", **train_: Any) -> Config:
+    given = settings(**{"steps": 2, "save_every": 1, "log_every": 1} | train_)
+    return parse_config(given | {"model": given["model"] | {"kind": kind}})
 
 
 def with_the_gradient_of_another_smoothing(logits: Tensor, labels: Tensor, smoothing: Tensor) -> tuple[Tensor, ...]:
@@ -49,10 +32,8 @@ def with_the_gradient_of_another_smoothing(logits: Tensor, labels: Tensor, smoot
 def test_loss_of_an_update_follows_the_label_smoothing_of_the_config(kind: str, corpus: Corpus, tmp_path: Path) -> None:
     logged = {}
     for smoothing in (0.0, 0.1, 0.3):
-        settings = config(label_smoothing=smoothing, segments=1, steps=1)
-        settings["model"]["kind"] = kind
         run = tmp_path / str(smoothing)
-        train(parse_config(settings), corpus, run, device="cpu", quiet=True)
+        train(config(kind, label_smoothing=smoothing, segments=1, steps=1), corpus, run, device="cpu", quiet=True)
         logged[smoothing] = json.loads((run / "log.jsonl").read_text(encoding="utf-8").splitlines()[0])
     nll = logged[0.0]["nll"]
     assert {line["nll"] for line in logged.values()} == {nll}
@@ -66,7 +47,7 @@ def test_a_wrong_gradient_is_refused_before_the_first_update_and_on_resuming(
     corpus: Corpus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def start(name: str) -> int:
-        return train(parse_config(config()), corpus, tmp_path / name, device="cpu", quiet=True).update
+        return train(config(segments=10), corpus, tmp_path / name, device="cpu", quiet=True).update
 
     with monkeypatch.context() as stopped:
         stopped.setattr("recoversat.training.loop._StopSign.heard", lambda *_: True)

@@ -9,18 +9,17 @@ import pytest
 from typer.testing import CliRunner
 
 from recoversat.cli.app import app
-from recoversat.config import parse_config
-from recoversat.data.prepare import TextPairs, prepare
 from recoversat.errors import UserError
 from recoversat.training.objective import OwnObjective
+from tests.unit.training.tiny import settings, tiny_corpus
 
 ROOT = Path(__file__).parents[3]
 EXAMPLE = re.findall(r"```python\n# my_loss\.py\n(.*?)```", (ROOT / "docs/own-loss.md").read_text(), flags=re.DOTALL)[0]
 SETTINGS = {
-    "data.vocab_size": 400, "model.d_model": 16, "model.d_hidden": 16, "model.n_heads": 2, "model.encoder_layers": 1,
-    "model.decoder_layers": 1, "train.steps": 6, "train.save_every": 3, "train.batch_tokens": 64, "train.segments": 3,
-    "train.workers": 0, "train.learning_rate": 0.02, "train.tensorboard": "false",
-}  # fmt: skip
+    f"{section}.{key}": value
+    for section, values in settings(steps=6, save_every=3, segments=3, learning_rate=0.02).items()
+    for key, value in values.items()
+}
 OWN = ("--set", "train.objective=my_loss:heavy_deletions")
 
 
@@ -31,11 +30,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr(sys, "path", [*sys.path])
     monkeypatch.delitem(sys.modules, "my_loss", raising=False)
     (tmp_path / "my_loss.py").write_text(EXAMPLE, encoding="utf-8")
-    for name in ("tatoeba.en", "tatoeba.de"):
-        lines = (ROOT / "tests" / "data" / name).read_text(encoding="utf-8").splitlines(keepends=True)
-        (tmp_path / name).write_text("".join(lines[:60]), encoding="utf-8")
-    pairs = TextPairs(tmp_path / "tatoeba.en", tmp_path / "tatoeba.de")
-    prepare(pairs, tmp_path / "corpus", parse_config({"data": {"vocab_size": 400}}).data, quiet=True)
+    tiny_corpus(tmp_path)
     return tmp_path
 
 

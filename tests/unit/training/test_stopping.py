@@ -6,32 +6,15 @@ from pathlib import Path
 import pytest
 
 from recoversat.config import Config, parse_config
-from recoversat.data.corpus import Corpus, open_corpus
-from recoversat.data.prepare import TextPairs, prepare
+from recoversat.data.corpus import Corpus
 from recoversat.errors import UserError
 from recoversat.files.model_folder import checkpoint_folders
 from recoversat.pipeline.sweep.run import _is_trained
 from recoversat.training.checkpoint import TrainingState
 from recoversat.training.loop import start_point, train
+from tests.unit.training.tiny import settings
 
-SAMPLE = Path(__file__).parents[2] / "data"
-CONFIG = {
-    "data": {"vocab_size": 400},
-    "model": {"d_model": 16, "d_hidden": 16, "n_heads": 2, "encoder_layers": 1, "decoder_layers": 1},
-    "train": {"steps": 20, "save_every": 5, "validate_every": 10, "keep_checkpoints": 3, "batch_tokens": 64}
-    | {"segments": 2, "workers": 0, "tensorboard": False, "log_every": 4},
-}
-
-
-@pytest.fixture(scope="module")
-def corpus(tmp_path_factory: pytest.TempPathFactory) -> Corpus:
-    folder = tmp_path_factory.mktemp("stopping")
-    for name in ("tatoeba.en", "tatoeba.de"):
-        lines = (SAMPLE / name).read_text(encoding="utf-8").splitlines(keepends=True)
-        (folder / name).write_text("".join(lines[:60]), encoding="utf-8")
-    pairs = TextPairs(folder / "tatoeba.en", folder / "tatoeba.de")
-    prepare(pairs, folder / "corpus", parse_config(CONFIG).data, quiet=True)
-    return open_corpus(folder / "corpus")
+CONFIG = settings(steps=20, save_every=5, validate_every=10, keep_checkpoints=3, log_every=4)
 
 
 @pytest.fixture

@@ -9,33 +9,19 @@ from torch.nn import functional as F  # noqa: N812
 
 from recoversat.config import Config, parse_config
 from recoversat.data.batching import Batches
-from recoversat.data.corpus import Corpus, open_corpus
-from recoversat.data.prepare import TextPairs, prepare
+from recoversat.data.corpus import Corpus
 from recoversat.data.randomness import derived_seed
 from recoversat.model.build import Model, build_model
 from recoversat.model.weights import read_weights, start_from_teacher
 from recoversat.training.loop import start_point, train
 from recoversat.training.schedules import learning_rate
 from recoversat.vocab import PAD
+from tests.unit.training.tiny import settings
 
-SAMPLE = Path(__file__).parents[2] / "data"
-CONFIG = {
-    "data": {"vocab_size": 400},
-    "model": {"d_model": 16, "d_hidden": 16, "n_heads": 2, "encoder_layers": 1, "decoder_layers": 1, "dropout": 0.1},
-    "train": {"steps": 8, "batch_tokens": 128, "accumulate": 2, "segments": 2, "workers": 0, "tensorboard": False}
-    | {"learning_rate": 0.02, "label_smoothing": 0.15, "adam_beta2": 0.9, "weight_decay": 0.1, "clip_norm": 0.45},
-}
-
-
-@pytest.fixture(scope="module")
-def corpus(tmp_path_factory: pytest.TempPathFactory) -> Corpus:
-    folder = tmp_path_factory.mktemp("updates")
-    for name in ("tatoeba.en", "tatoeba.de"):
-        lines = (SAMPLE / name).read_text(encoding="utf-8").splitlines(keepends=True)
-        (folder / name).write_text("".join(lines[:60]), encoding="utf-8")
-    pairs = TextPairs(folder / "tatoeba.en", folder / "tatoeba.de")
-    prepare(pairs, folder / "corpus", parse_config(CONFIG).data, quiet=True)
-    return open_corpus(folder / "corpus")
+CONFIG = settings(
+    steps=8, batch_tokens=128, accumulate=2, learning_rate=0.02, label_smoothing=0.15, adam_beta2=0.9, weight_decay=0.1,
+    clip_norm=0.45,
+)  # fmt: skip
 
 
 def new_model(config: Config, corpus: Corpus) -> Model:
