@@ -177,8 +177,7 @@ class Translator:
         """
         check_list(texts)
         check_lines(texts := list(texts))
-        segments = int(segments) if isinstance(segments, np.integer) else segments
-        segments = tuple(segments) if isinstance(segments, list) else segments
+        segments = Request.wanted(segments)
         decode = modes_for(self.config, segments, quality, best_of, beam=beam, forced=bool(forced or force))
         if beam > 1 and segments is None and 1 in self.config.train.segment_choices:
             segments = 1  # a beam writes one segment
@@ -285,7 +284,7 @@ class Translator:
     ) -> Iterator[Translation]:
         """Translate a stream of any length in bounded memory: `window` batches are sorted at a time."""
         check_list(texts)
-        Request(segments, min(batch_size, window), beam)  # refused now, not when the first one is asked for
+        Request(Request.wanted(segments), min(batch_size, window), beam)  # refused now, not when something is read
 
         def translations() -> Iterator[Translation]:
             stream = iter(texts)

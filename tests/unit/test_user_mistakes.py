@@ -41,9 +41,9 @@ def test_translate_says_what_is_wrong_with_its_arguments(
 
 def test_translate_takes_what_can_only_mean_one_thing(translator: Translator) -> None:
     texts = ["Good morning!", "Good night!"]
-    assert translator.translate((text for text in texts), segments=np.int64(2)) == translator.translate(  # type: ignore[arg-type]
-        texts, segments=2
-    )
+    expected, two = translator.translate(texts, segments=2), np.int64(2)
+    assert translator.translate((text for text in texts), segments=two) == expected  # type: ignore[arg-type]
+    assert list(translator.translate_iterable(texts, segments=two)) == expected  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("wrong", [{"batch_size": 0}, {"window": 0}, {"beam": 0}])

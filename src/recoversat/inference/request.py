@@ -6,6 +6,8 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, Literal
 
+import numpy as np
+
 from recoversat.config import QUALITIES, Config, DecodeConfig, with_quality
 from recoversat.decoding.segmentwise import Forced
 from recoversat.errors import UserError
@@ -33,6 +35,12 @@ class Request:
         default_factory=DecodeConfig
     )  # as the model is set to write, or as the call asks for instead
     glossary: Glossary | None = None
+
+    @staticmethod
+    def wanted(segments: Any) -> WantedSegments:
+        """Take a list and a whole number of numpy for what they mean."""
+        plain: WantedSegments = int(segments) if isinstance(segments, np.integer) else segments
+        return tuple(segments) if isinstance(segments, list) else plain
 
     @property
     def is_judged(self) -> bool:

@@ -125,7 +125,8 @@ def test_a_translator_chooses_sentence_by_sentence_and_says_how_sure_it_is() -> 
     sure = pytest.approx(math.exp(-0.15))  # one token and EOS
     assert [one.confidence for one in found] == [sure, None, sure, sure]
     assert [len(one.segments) for one in found] == [1, 0, 2, 1]
-    assert list(translator.translate_iterable(texts, segments=(1, 2), batch_size=1, scores=False)) == found
+    for several in ((1, 2), [1, 2]):
+        assert list(translator.translate_iterable(texts, segments=several, batch_size=1, scores=False)) == found
 
 
 def test_confidence_is_known_of_any_translation_that_is_asked_for_it() -> None:
