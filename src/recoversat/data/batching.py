@@ -12,17 +12,15 @@ from functools import lru_cache, partial
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from recoversat.config import TrainConfig
 from recoversat.data.corpus import ParallelSentences, Sentences, within
 from recoversat.data.drafts import MOST_REPEATED, N_DRAFT_DRAWS, Drafts
 from recoversat.data.randomness import derived_seed, uniforms
-from recoversat.segments import N_FIXED_DRAWS, Division, Rows, deal_many, divide_many
+from recoversat.segments import N_FIXED_DRAWS, Bools, Division, Ints, Rows, deal_many, divide_many
 from recoversat.vocab import BOS, DEL, EOS, PAD
 
-Ints = NDArray[np.int64]
-WordEnds = Callable[[Ints], NDArray[np.bool_]]
+WordEnds = Callable[[Ints], Bools]
 
 _SHUFFLE, _DIVIDE = 0, 1  # what a draw is for, folded into the seed
 _DRAFT = 2  # the same
@@ -240,7 +238,7 @@ def _number_in_line(line: Ints) -> Ints:
 
 
 def _lay(
-    mine: NDArray[np.bool_], line: Ints, n_lines: int, width: int, place: Ints, lengths: Ints, columns: dict[str, Ints]
+    mine: Bools, line: Ints, n_lines: int, width: int, place: Ints, lengths: Ints, columns: dict[str, Ints]
 ) -> dict[str, Ints]:
     """Lay out columns, a value a token, on lines (n_lines, width); only those of the sentences that are `mine`."""
     own = np.repeat(mine, lengths)

@@ -7,13 +7,10 @@ tokens in the same way: after a token that should not be there it expects DEL, a
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from recoversat.data.corpus import Sentences, within
+from recoversat.segments import Bools, Floats, Ints
 from recoversat.vocab import DEL, EOS
-
-Ints = NDArray[np.int64]
-Bools = NDArray[np.bool_]
 
 MOST_REPEATED = 3  # tokens; none in a quarter of the drafts
 _DRAW_DRAFT, _DRAW_COUNT, _DRAW_PLACE, N_DRAFT_DRAWS = range(4)
@@ -28,7 +25,7 @@ class Drafts:
     repeated: Bools  # (ids,)
 
     @classmethod
-    def of(cls, tgt: Sentences, probability: float, draws: NDArray[np.float64]) -> "Drafts":
+    def of(cls, tgt: Sentences, probability: float, draws: Floats) -> "Drafts":
         """Make drafts of some targets; each says up to three tokens again, right after them.
 
         >>> drafts = Drafts.of(Sentences.of([[11, 12, 13, 14]]), 1.0, np.array([[0.0, 0.5, 0.7]]))

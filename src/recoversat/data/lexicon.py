@@ -6,13 +6,10 @@ sides of all pairs lie side by side, (R,), each with its cell of the table, (C,)
 """
 
 import numpy as np
-from numpy.typing import NDArray
 
 from recoversat.data.corpus import ParallelSentences, Sentences
+from recoversat.segments import Floats, Ints
 from recoversat.vocab import BOS
-
-Ints = NDArray[np.int64]
-Floats = NDArray[np.float64]
 
 PASSES = 4
 LINKS = 50_000_000  # of one part: some three gigabytes

@@ -134,12 +134,15 @@ class StepEngine(Engine):
         """Encode sources and begin decoding, sentence b with n_segments[b] segments."""
 
     def decode(self, sources: Sources, n_segments: Ints, options: Options = Options()) -> list[Decoded]:
-        return self._written(self.start(sources, n_segments, options), sources, n_segments, options)
+        stepper, limits = self._begin(sources, n_segments, options), options.most_steps(sources, n_segments)
+        return decode_segments(
+            stepper, n_segments, limits, options.forced, options.top_tokens, options.scores, options.together
+        )
 
     def search(self, sources: Sources, beam: int, options: Options = Options()) -> list[Decoded]:
         ones = np.ones(len(sources), dtype=np.int64)
-        stepper = _fixed(self.start(sources, ones, options), options)
-        return beam_search(stepper, options.most_steps(sources, ones), beam, options.length_penalty)
+        stepper, limits = self._begin(sources, ones, options), options.most_steps(sources, ones)
+        return beam_search(stepper, limits, beam, options.length_penalty)
 
     def score(self, pairs: Sequence[Pair], n_segments: int = 1) -> list[Decoded]:
         """Force every token, one step after the other; engines that can run all rows at once override this."""
@@ -153,13 +156,6 @@ class StepEngine(Engine):
         options = Options(forced=forced, limits=limits, shortlist=False)  # what is given may hold any piece
         return self.decode([source for source, _ in pairs], np.full(len(pairs), n_segments), options) if pairs else []
 
-    def _written(self, stepper: Stepper, sources: Sources, n_segments: Ints, options: Options) -> list[Decoded]:
-        """Let sentences be written that have been started."""
-        limits, stepper = options.most_steps(sources, n_segments), _fixed(stepper, options)
-        return decode_segments(
-            stepper, n_segments, limits, options.forced, options.top_tokens, options.scores, options.together
-        )
-
-
-def _fixed(stepper: Stepper, options: Options) -> Stepper:
-    return stepper if options.lives is None else FixedStepper(stepper, options.lives)
+    def _begin(self, sources: Sources, n_segments: Ints, options: Options) -> Stepper:
+        stepper = self.start(sources, n_segments, options)
+        return stepper if options.lives is None else FixedStepper(stepper, options.lives)
