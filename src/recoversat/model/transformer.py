@@ -117,10 +117,7 @@ class Transformer(nn.Module):
         cache.step += 1
         # a sentence that has ended sees all rows, lest its softmax be empty; nobody looks at it
         allowed = (cache.real | ~active.any(dim=1, keepdim=True))[:, None, None, :]
-        x = self._embed_rows(tokens, steps, segments)
-        for layer, layer_cache in zip(self.decoder.stack, cache.layers, strict=True):
-            x = layer.step(x, at, allowed, cache.memory_allowed, layer_cache)
-        return self.decoder.norm(x)
+        return self._run_rows(self._embed_rows(tokens, steps, segments), at, allowed, cache)
 
     def append(self, tokens: Tensor, cache: DecoderCache) -> Tensor:
         """Append several rows of the one segment (B, N), each of which sees those before it; return (B, N, D)."""
@@ -130,8 +127,11 @@ class Transformer(nn.Module):
         cache.step = end
         allowed = torch.arange(end, device=tokens.device) <= steps[:, None]  # (N, M)
         x = self._embed_rows(tokens, steps.expand_as(tokens), torch.zeros_like(tokens))
+        return self._run_rows(x, at, allowed[None, None], cache)
+
+    def _run_rows(self, x: Tensor, at: int, allowed: Tensor, cache: DecoderCache) -> Tensor:
         for layer, layer_cache in zip(self.decoder.stack, cache.layers, strict=True):
-            x = layer.step(x, at, allowed[None, None], cache.memory_allowed, layer_cache)
+            x = layer.step(x, at, allowed, cache.memory_allowed, layer_cache)
         return self.decoder.norm(x)
 
     def _embed(self, tokens: Tensor) -> Tensor:

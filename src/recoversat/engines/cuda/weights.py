@@ -123,28 +123,28 @@ class _Collector:
 
     def weights(self) -> Weights:
         model, sizes = self._model, self._sizes
-        embedding = _pad(model.embedding.weight.detach(), (sizes.vocab, sizes.d_model))
+        embedding, table = model.embedding.weight.detach(), (sizes.vocab, sizes.d_model)
+        segments = _pad(model.segment_embedding.weight.detach(), (sizes.max_segments, sizes.d_model))
         bias = torch.zeros(sizes.vocab)
         bias[[*NEVER_EMITTED, *range(sizes.vocab_true, sizes.vocab)]] = -torch.inf
         single = bias.clone()
         single[DEL] = -torch.inf
         return Weights(
             sizes,
-            self._put(embedding * sizes.d_true**0.5),
-            _pad(model.segment_embedding.weight.detach(), (sizes.max_segments, sizes.d_model)).to(
-                self._device, torch.float32
-            ),
+            self._put(embedding * sizes.d_true**0.5, *table),
+            segments.to(self._device, torch.float32),
             [self._encoder(layer) for layer in model.encoder.layers if isinstance(layer, EncoderLayer)],
             self._norm(model.encoder.norm),
             self._memory(model.decoder.stack),
             [self._decoder(layer) for layer in model.decoder.stack],
             self._norm(model.decoder.norm),
-            Affine(self._put(embedding), self._put(bias)),
-            self._put(single),
+            Affine(self._put(embedding, *table), self._put(bias, sizes.vocab)),
+            self._put(single, sizes.vocab),
         )
 
-    def _put(self, x: Tensor) -> Tensor:
-        return x.detach().to(self._device, self._dtype).contiguous()
+    def _put(self, x: Tensor, *shape: int) -> Tensor:
+        """Append zeros up to a shape, and bring it where it is used."""
+        return _pad(x.detach(), shape).to(self._device, self._dtype).contiguous()
 
     def _encoder(self, layer: EncoderLayer) -> tuple[Block, Block]:
         return (
@@ -165,7 +165,9 @@ class _Collector:
 
     def _feed(self, norm: nn.Module, feed: FeedForward) -> Block:
         hidden, d = aligned(feed.inner.out_features), self._sizes.d_model
-        return Block(self._norm(norm), self._affine(feed.inner, hidden, d), self._affine(feed.outer, d, hidden))
+        inner = Affine(self._put(feed.inner.weight, hidden, d), self._put(feed.inner.bias, hidden))
+        outer = Affine(self._put(feed.outer.weight, d, hidden), self._put(feed.outer.bias, d))
+        return Block(self._norm(norm), inner, outer)
 
     def _memory(self, layers: list[DecoderLayer]) -> Affine:
         parts = [self._to_heads(layer.cross_attention.key_value, 2) for layer in layers]
@@ -174,27 +176,21 @@ class _Collector:
     def _norm(self, norm: nn.Module) -> Norm:
         assert isinstance(norm, nn.LayerNorm)
         d = self._sizes.d_model
-        weight, bias = _pad(norm.weight.detach(), (d,)), _pad(norm.bias.detach(), (d,))
-        return Norm(self._put(weight), self._put(bias), self._sizes.d_true, norm.eps)
-
-    def _affine(self, linear: nn.Linear, n_out: int, n_in: int) -> Affine:
-        weight, bias = _pad(linear.weight.detach(), (n_out, n_in)), _pad(linear.bias.detach(), (n_out,))
-        return Affine(self._put(weight), self._put(bias))
+        return Norm(self._put(norm.weight, d), self._put(norm.bias, d), self._sizes.d_true, norm.eps)
 
     def _to_heads(self, linear: nn.Linear, parts: int) -> Affine:
         """Pad a projection whose output is `parts` times all heads."""
         s = self._sizes
-        weight = linear.weight.detach().view(parts, s.n_heads, s.head_true, s.d_true)
-        bias = linear.bias.detach().view(parts, s.n_heads, s.head_true)
-        weight = _pad(weight, (parts, s.n_heads, s.head, s.d_model)).view(-1, s.d_model)
-        return Affine(self._put(weight), self._put(_pad(bias, (parts, s.n_heads, s.head)).view(-1)))
+        weight = linear.weight.view(parts, s.n_heads, s.head_true, s.d_true)
+        bias = linear.bias.view(parts, s.n_heads, s.head_true)
+        wide, narrow = self._put(weight, parts, s.n_heads, s.head, s.d_model), self._put(bias, parts, s.n_heads, s.head)
+        return Affine(wide.view(-1, s.d_model), narrow.view(-1))
 
     def _from_heads(self, linear: nn.Linear) -> Affine:
         """Pad a projection whose input is all heads."""
         s = self._sizes
-        weight = linear.weight.detach().view(s.d_true, s.n_heads, s.head_true)
-        weight = _pad(weight, (s.d_model, s.n_heads, s.head)).view(s.d_model, -1)
-        return Affine(self._put(weight), self._put(_pad(linear.bias.detach(), (s.d_model,))))
+        weight = self._put(linear.weight.view(s.d_true, s.n_heads, s.head_true), s.d_model, s.n_heads, s.head)
+        return Affine(weight.view(s.d_model, -1), self._put(linear.bias, s.d_model))
 
 
 def _pad(x: Tensor, shape: tuple[int, ...]) -> Tensor:
