@@ -26,12 +26,7 @@ def options_for(request: Request, forced: Sequence[Forced] | None, begins: Bools
 
 
 def decode_batches(
-    engine: Engine,
-    sources: Sources,
-    counts: Sequence[Counts],
-    request: Request,
-    options: Options,
-    ids_of: IdsOf,
+    engine: Engine, sources: Sources, counts: Sequence[Counts], request: Request, options: Options, ids_of: IdsOf
 ) -> Iterator[tuple[int, Decoded]]:
     """Decode all sources that have a K; yields each with its number, batch by batch, the longest first.
 

@@ -116,10 +116,7 @@ def test_lengths_become_classes_and_back() -> None:
     tgt = torch.tensor([10, 4, 60, 1])
     logits = F.one_hot(length_classes(src, tgt), 2 * MAX_LENGTH_CHANGE + 1).float()
     assert likeliest_lengths(logits, src, 1)[:, 0].tolist() == tgt.tolist()
-    assert length_classes(torch.tensor([1, 500]), torch.tensor([500, 1])).tolist() == [
-        2 * MAX_LENGTH_CHANGE,
-        0,
-    ]
+    assert length_classes(torch.tensor([1, 500]), torch.tensor([500, 1])).tolist() == [2 * MAX_LENGTH_CHANGE, 0]
     shrinks = F.one_hot(torch.tensor([0]), 2 * MAX_LENGTH_CHANGE + 1).float()
     assert likeliest_lengths(shrinks, torch.tensor([5]), 3)[0, 0] == 1
 
