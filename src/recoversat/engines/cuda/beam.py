@@ -8,7 +8,7 @@ B sentences, S source, W beam, R = B * W, T steps, M cache rows, C candidates a 
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from types import SimpleNamespace
 
 import numpy as np
 import torch
@@ -26,25 +26,6 @@ from recoversat.engines.torch.engine import top
 from recoversat.vocab import BOS, EOS
 
 
-@dataclass(frozen=True)
-class _State:
-    """What changes from step to step, and what bounds it."""
-
-    limits: Tensor  # (B,)
-    largest: Tensor  # (B,) float64, the penalty at the limit
-    penalties: Tensor  # (T,) float64, of each step
-    sums: Tensor  # (B, W) float64, -inf where there is no hypothesis
-    tokens: Tensor  # (R,) the newest of each
-    step: Tensor  # (1,)
-    rows: Tensor  # (W,) places of the newest rows in the cache
-    running: Tensor  # (B,) int32
-    n_running: Tensor  # (T,) int32, how many sentences go on after each step
-    best: Tensor  # (B,) float64, score of the best finished hypothesis
-    best_at: Tensor  # (B,) its step * W + slot
-    end: Tensor  # (B,) the step that was a sentence's last
-    row_mask: Tensor  # (B, W, M) 0 where a row is the hypothesis' own or an ancestor's, -inf elsewhere
-
-
 class BeamSession(Session):
     """Keeps W hypotheses of every sentence."""
 
@@ -52,7 +33,7 @@ class BeamSession(Session):
         weights, w = model.weights, bucket.width
         positions = weights.row_positions(bucket.room, w, same_segment=True)
         super().__init__(model, capturer, bucket, _fields(bucket, weights.dtype), positions)
-        self._state = _State(**{name: self._tensors[name] for name in _State.__dataclass_fields__})
+        self._state = SimpleNamespace(**self._tensors)
         self._log = torch.zeros((bucket.steps, 3, bucket.batch * w), dtype=torch.int32, device=weights.device)
         itself = torch.full((w, w), -torch.inf, dtype=weights.dtype, device=weights.device).fill_diagonal_(0)
         self._itself = itself.expand(bucket.batch, w, w)  # a hypothesis sees its own newest row
@@ -130,21 +111,23 @@ class BeamSession(Session):
 
 
 def _fields(bucket: Bucket, dtype: torch.dtype) -> dict[str, Field]:
+    """Say what changes from step to step, and what bounds it."""
     batch, _, width, room = bucket
     sums = torch.float64
     return {
         "limits": Field((batch,)),
-        "largest": Field((batch,), sums),
-        "penalties": Field((bucket.steps,), sums),
-        "sums": Field((batch, width), sums),
-        "tokens": Field((batch * width,)),
+        "largest": Field((batch,), sums),  # the penalty at the limit
+        "penalties": Field((bucket.steps,), sums),  # of each step
+        "sums": Field((batch, width), sums),  # -inf where there is no hypothesis
+        "tokens": Field((batch * width,)),  # the newest of each hypothesis
         "step": Field((1,)),
-        "rows": Field((width,)),
+        "rows": Field((width,)),  # places of the newest rows in the cache
         "running": Field((batch,), torch.int32),
-        "n_running": Field((bucket.steps,), torch.int32),
-        "best": Field((batch,), sums),
-        "best_at": Field((batch,)),
-        "end": Field((batch,)),
+        "n_running": Field((bucket.steps,), torch.int32),  # how many sentences go on after each step
+        "best": Field((batch,), sums),  # score of the best finished hypothesis
+        "best_at": Field((batch,)),  # its step * W + slot
+        "end": Field((batch,)),  # the step that was a sentence's last
+        # 0 where a row is the hypothesis' own or an ancestor's, -inf elsewhere
         "row_mask": Field((batch, width, mask_width(room, width)), dtype),
     }
 
