@@ -28,10 +28,11 @@ from pathlib import Path
 import psutil
 
 from recoversat.cluster.crew import Crew
-from recoversat.cluster.manifest import Folder, plan, read_manifest
+from recoversat.cluster.manifest import plan, read_manifest
 from recoversat.cluster.merge import merge
 from recoversat.cluster.run import work_off
-from recoversat.cluster.translating import ShardTranslator
+from recoversat.cluster.shards import Worker
+from recoversat.cluster.translating import shard_translator
 from recoversat.files.storage import lines_of
 
 SHARD = 512
@@ -118,7 +119,7 @@ def identical(source: Path, sentences: int, kills: int, workers: int, folder: Pa
 
 def steady_rate(out: Path) -> float:
     """Return sentences a second from the first finished shard to the last: without starting and loading."""
-    shards = list(read_manifest(Folder(out)).shards())
+    shards = list(read_manifest(out).shards())
     ends = [shard.result.stat().st_mtime for shard in shards]
     first = min(range(len(ends)), key=ends.__getitem__)
     return sum(shard.sentences for i, shard in enumerate(shards) if i != first) / (max(ends) - min(ends))
@@ -178,9 +179,9 @@ def speed(source: Path, sentences: int, rounds: int, folder: Path) -> None:
     print(f"one worker against the plain command, processor time: {overhead:.3f}")
 
 
-def reversed_lines() -> ShardTranslator:
+def reversed_lines() -> Worker:
     """Make a worker that translates nothing."""
-    return ShardTranslator(lambda texts: [text[::-1] for text in texts], lambda: None, jsonl=False)
+    return shard_translator(lambda texts: [text[::-1] for text in texts], lambda: None, jsonl=False)
 
 
 def memory(sentences: int, workers: int, folder: Path) -> None:
@@ -190,9 +191,9 @@ def memory(sentences: int, workers: int, folder: Path) -> None:
             f"This is sentence {n} of a corpus, {n * n % 9973} words before its end.\n" for n in range(sentences)
         )
     began = time.monotonic()
-    manifest = plan(Folder(folder / "out"), [text], {"model": "none", "jsonl": False}, 2048)
+    manifest = plan(folder / "out", [text], {"model": "none", "jsonl": False}, 2048)
     planned = time.monotonic()
-    shards, run = list(manifest.shards()), manifest.folder.run
+    shards, run = list(manifest.shards()), manifest.run
     crew = Crew(workers=workers, ray=True)
     work_off("memory", shards, reversed_lines, crew, state=run)
     worked = time.monotonic()

@@ -38,9 +38,9 @@ def translate(asked: TranslateOptions) -> None:
 def merge(folder: Annotated[Path, typer.Argument(help="Folder that `translate --shard` wrote to.")]) -> None:
     """Join the shards of a run, in the order of the input, or say which are missing."""
     from recoversat.cluster import merge as merging
-    from recoversat.cluster.manifest import Folder, read_manifest
+    from recoversat.cluster.manifest import read_manifest
 
-    _tell_outputs(merging.merge(read_manifest(Folder(folder.resolve()))))
+    _tell_outputs(merging.merge(read_manifest(folder.resolve())))
 
 
 def _tell_outputs(outputs: dict[Path, int]) -> None:

@@ -24,7 +24,7 @@ def merge(manifest: Manifest) -> dict[Path, int]:
         raise UserError(_describe(manifest, missing, len(shards)))
     outputs = {}
     for file in manifest.files:
-        out = manifest.folder.out / file.path.name
+        out = manifest.out / file.path.name
         if out.resolve() == file.path:
             raise UserError(f"{out} is an input: write to another folder")
         source = open_input(file.path, jsonl=manifest.settings["jsonl"])
@@ -49,7 +49,7 @@ def _translated(shards: Iterable[Shard]) -> Iterator[tuple[Part, list[str]]]:
 def _describe(manifest: Manifest, missing: list[Shard], total: int) -> str:
     lines = []
     for shard in missing[:_NAMED]:
-        record = manifest.folder.run / SET_ASIDE / f"{shard.key}.json"
+        record = manifest.run / SET_ASIDE / f"{shard.key}.json"
         reason = f": set aside, {read_json(record, 'record')['reason']}" if record.is_file() else ""
         lines.append(f"{shard.name} ({shard.key}){reason}")
     if len(missing) > _NAMED:

@@ -2,16 +2,16 @@
 
 import sys
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager, nullcontext
+from functools import partial
 from pathlib import Path
 from types import FrameType
 
 from recoversat.cluster.crew import Crew
-from recoversat.cluster.manifest import Folder, plan
+from recoversat.cluster.manifest import RUN, plan
 from recoversat.cluster.merge import merge
-from recoversat.cluster.report import RunReport
-from recoversat.cluster.shards import SET_ASIDE, Load, Shard, WorkList, work_here
-from recoversat.cluster.translating import LoadTranslator, run_settings
+from recoversat.cluster.shards import Load, Shard, WorkList, work_here
+from recoversat.cluster.translating import load_translator, run_settings
 from recoversat.errors import UserError
 from recoversat.files.storage import held
 from recoversat.pipeline.options import TranslateOptions
@@ -25,15 +25,13 @@ def translate_corpus(asked: TranslateOptions, out: Path, crew: Crew) -> dict[Pat
     settings = run_settings(asked)
     window = asked.batch_size * WINDOW  # sentences sorted and batched together; the same ones as without shards
     size = -(-asked.shard_size // window) * window
-    folder = Folder(out.resolve())
-    with ExitStack() as stack:
-        if crew.share is None:  # shares are worked off beside each other
-            stack.enter_context(held(folder.run, "another run is at work here; wait for it or write elsewhere"))
-        manifest = plan(folder, asked.files, settings, size)
-        shards = list(manifest.shards())
-        load = LoadTranslator(asked, str(settings["model"]), crew.per_worker.threads)
-        work_off("translate", shards, load, crew, state=folder.run)
-        return merge(manifest) if crew.share is None else {}
+    out = out.resolve()
+    at_work = "another run is at work here; wait for it or write elsewhere"
+    with nullcontext() if crew.share else held(out / RUN, at_work):  # shares are worked off beside each other
+        manifest = plan(out, asked.files, settings, size)
+        load = partial(load_translator, asked, str(settings["model"]), crew.threads)
+        work_off("translate", list(manifest.shards()), load, crew, state=manifest.run)
+        return {} if crew.share else merge(manifest)
 
 
 def work_off(title: str, shards: list[Shard], load: Load, crew: Crew, *, state: Path) -> None:
@@ -42,22 +40,20 @@ def work_off(title: str, shards: list[Shard], load: Load, crew: Crew, *, state: 
     The folder `state` gets metrics, and a file for each shard that was set aside.
     """
     unique = list({shard.key: shard for shard in shards}.values())
-    mine = unique[crew.share.number - 1 :: crew.share.of] if crew.share else unique
-    todo = WorkList.of(mine, state / SET_ASIDE)
-    sentences = sum(shard.sentences for shard in mine)
-    done = sentences - sum(shard.sentences for shard in todo.waiting)
-    with progress(title, sentences, done) as bar:
-        share = f"-{crew.share.number}-of-{crew.share.of}" if crew.share else ""
-        report = RunReport(state / f"metrics{share}.prom", bar, todo, sentences=sentences, done=done)
+    number, of = crew.share or (1, 1)
+    mine = unique[number - 1 :: of]
+    done = sum(shard.sentences for shard in mine if shard.is_done)
+    with progress(title, sum(shard.sentences for shard in mine), done) as bar:
+        todo = WorkList(mine, bar, state, f"metrics-{number}-of-{of}.prom" if crew.share else "metrics.prom")
         if todo.waiting and crew.ray:
             from recoversat.cluster.ray_pool import RayPool, connected
 
             with connected(crew), _polite(todo):  # in this order: Ray has an answer of its own to SIGTERM
-                RayPool(crew, todo, load, report).work()
+                RayPool(crew, todo, load).work()
         elif todo.waiting:
             with _polite(todo):
-                work_here(todo, load, report.settled)
-        report.tick(now=True)
+                work_here(todo, load)
+        todo.tick(now=True)
     if todo.stopped:
         finished = sum(shard.is_done for shard in mine)
         raise UserError(f"{todo.stopped}. {finished:,} of {len(mine):,} shards are done; the same command continues")

@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal
 
 from typer import Argument, BadParameter, Option
 
+from recoversat.cluster.crew import Crew
 from recoversat.errors import UserError
 from recoversat.measuring.reports.table import TableFormat
 from recoversat.text.documents import FORMATS, LINES, choose_format
@@ -73,6 +74,8 @@ _NoShortlist = Option("--no-shortlist", help="Choose from the whole vocabulary, 
 _Decode = Option("--set", help="decode.KEY=VALUE, whatever the model's own (docs/settings.md).")
 _Bound = "Of an exported model: bound beside weights, e.g. 500M."
 
+_LikeliestOf = Option(min=1, help="Of a model for every K, instead of a beam: the likeliest of so many K.")
+_References = Option("--with-references", help="Keep the corpus' own translations too: each source twice.")
 _Tests = Option("--test", help="NAME=SOURCES,REFERENCES; else validation text.")
 _Systems = Option("--system", help="NAME=PATH: measure this one too; NAT fills the tables' NAT row.")
 _Parts = "Only the teacher's encoder, or its decoder too (default but for the paper's presets)."
@@ -171,6 +174,37 @@ class TranslateOptions:
         hint = "Type text; Ctrl-D ends it and translates" if together else "Type a line and press Enter; Ctrl-D ends"
         print(hint, file=sys.stderr, flush=True)
         return self if together else replace(self, at_once=True)
+
+
+@dataclass(frozen=True)
+class DistillOptions:
+    """What a user asks of `distill`; a folder of shards holds the work of one such setting only."""
+
+    teacher: Annotated[Path, Argument(help="Model that writes with K = 1: folder or training run.")]
+    corpus: Annotated[Path, Argument(help="Prepared corpus whose training side it translates.")]
+    out: Annotated[Path, Option(help="Corpus folder to write.")]
+    beam: Annotated[int, Option(min=1, help="Beam size; 1 = greedy.")] = 4
+    best_of: Annotated[int, _LikeliestOf] = 1
+    with_references: Annotated[bool, _References] = False
+    shard_size: Annotated[int, Option(min=1, help="Sentences a shard; a kill loses at most one.")] = 10_000
+    batch_tokens: Annotated[int, Option(min=1, help="Source tokens translated together.")] = 4096
+    device: Device = "auto"
+    workers: Workers = None
+    cluster: Cluster = None
+    per_worker: PerWorkerText = None
+    shard: ShardText = None
+    rank: int = 0  # of `world` processes that torchrun has started
+    world: int = 1
+    quiet: bool = False
+
+    @property
+    def crew(self) -> Crew:
+        return Crew.of(self.workers, self.cluster, self.per_worker, self.shard, self.device)
+
+    @property
+    def shards(self) -> Path:
+        """Where finished shards wait for the others."""
+        return self.out.with_name(self.out.name + ".shards")
 
 
 @dataclass(frozen=True)
