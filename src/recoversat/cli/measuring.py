@@ -122,8 +122,8 @@ def sweep(asked: options.SweepOptions) -> None:
 def bench(asked: options.BenchOptions) -> None:
     """Time systems in turn on the same sentences, CTranslate2 among them: latency, throughput, memory, ratios."""
     from recoversat.measuring.specs import builtin_systems, parse_system, without_repairs
+    from recoversat.measuring.speed.report import report_text
     from recoversat.measuring.speed.run import bench_text, bench_untrained
-    from recoversat.measuring.speed.tables import report_text
 
     if asked.untrained:
         if asked.systems or asked.src or asked.ref:

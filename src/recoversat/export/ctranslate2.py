@@ -12,15 +12,7 @@ from recoversat.engines.engine import Options
 from recoversat.errors import UserError
 from recoversat.export.checks import compare_bleu, refuse_loss
 from recoversat.export.ctranslate2_writer import MODEL, POSITIONS, import_ctranslate2, write_ctranslate2
-from recoversat.export.folder import (
-    BATCH,
-    Original,
-    ValidationText,
-    check_place,
-    load_original,
-    sample_sources,
-    translated,
-)
+from recoversat.export.folder import BATCH, Original, ValidationText, check_place, load_original, sample_sources
 from recoversat.export.onnx import PrecisionName
 from recoversat.files.model_folder import read_config, resolve_model
 from recoversat.files.storage import atomic_folder
@@ -108,7 +100,7 @@ def _measure(
         return [one.text for one in peer.translate(texts, BATCH)]
 
     data = original.config.data
-    wanted = translated(original, original.engine, valid, segments=1)
+    wanted = original.translate(valid, original.engine, segments=1)
     got = translate_directed(directed(valid.src, data, data.tgt_lang), theirs)
     change = compare_bleu(wanted, got, valid.tgt)
     refuse_loss(change, force)

@@ -23,9 +23,10 @@ from recoversat.export.report import ExportReport, export_card
 from recoversat.export.shortlist import add_shortlist, pairs_of
 from recoversat.files.model_folder import WEIGHTS, read_config, resolve_model, weights_fingerprint, write_description
 from recoversat.files.storage import atomic_folder, refuse_existing, write_json
+from recoversat.measuring.quality.validation import translate_valid
 from recoversat.model.build import Model
 from recoversat.model.weights import load_model
-from recoversat.text.directions import directed, encode_directed, translate_directed
+from recoversat.text.directions import directed, encode_directed
 from recoversat.text.tokenizer import Tokenizer, join_subwords, load_tokenizer, vocabulary_fingerprint
 from recoversat.translator import Translator
 from recoversat.vocab import N_SPECIAL
@@ -55,6 +56,10 @@ class Original:
     @property
     def engine(self) -> Engine:
         return engine_for(self.model, torch.device("cpu"))
+
+    def translate(self, valid: ValidationText, engine: Engine, segments: int | None = None) -> list[str]:
+        """Translate the whole validation text with an engine, this one's or one that was made of it."""
+        return translate_valid(Translator.of(engine, self.tokenizer, self.config), valid.src, BATCH, segments)
 
 
 def export_folder(
@@ -142,7 +147,7 @@ def _write_graphs(
     _refuse_other_tokens(agreements, force)
     int8 = None
     if "int8" in engines and valid:
-        wanted, got = (translated(original, engine, valid) for engine in (original.engine, engines["int8"]))
+        wanted, got = (original.translate(valid, engine) for engine in (original.engine, engines["int8"]))
         int8 = compare_bleu(wanted, got, valid.tgt)
         refuse_loss(int8, force)
     if "fp32" not in precisions:
@@ -189,13 +194,3 @@ def _refuse_other_tokens(agreements: Sequence[Agreement], force: bool) -> None:
                 f"the exported model is not the original ({one.as_text()}, the first other one is sentence "
                 f"{one.first_difference + 1}); nothing was written; pass --force to keep it all the same"
             )
-
-
-def translated(original: Original, engine: Engine, valid: ValidationText, segments: int | None = None) -> list[str]:
-    """Translate the whole validation text with an engine."""
-    data, translator = original.config.data, Translator.of(engine, original.tokenizer, original.config)
-    translations = translate_directed(
-        directed(valid.src, data, data.tgt_lang),
-        lambda into, texts: translator.into(into).translate(texts, segments=segments, batch_size=BATCH),
-    )
-    return [translation.text for translation in translations]

@@ -165,7 +165,7 @@ def _distill(job: FitJob, title: str) -> None:
 
 
 def _report(job: FitJob) -> None:
-    from recoversat.measuring.quality.learning import read_learning_curve
+    from recoversat.measuring.quality.plots import read_learning_curve
     from recoversat.measuring.quality.results import EvaluationPlan
     from recoversat.measuring.quality.run import Request, run_evaluation
     from recoversat.measuring.quality.tables import examples_table, results_table
