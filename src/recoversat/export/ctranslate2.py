@@ -27,7 +27,9 @@ def export_ctranslate2(
 ) -> str:
     """Write `out` whole, or nothing where a check fails, and say what was found; `force` replaces and overrules."""
     import_ctranslate2()
-    precision = _one(precisions)
+    if len(precisions) > 1:
+        raise UserError("--format ctranslate2 writes one precision a folder: give one --precision, int8 or fp32")
+    precision = precisions[0] if precisions else "fp32"  # which its engine turns into int8 itself
     _check_autoregressive(model)
     original = load_original(model)
     check_place(out, original.folder, force)
@@ -39,13 +41,6 @@ def export_ctranslate2(
         lines.append(f"{precision}: {(folder / MODEL).stat().st_size / 1e6:.1f} MB")
         (folder / "README.md").write_text(_card(original, precision, lines), encoding="utf-8")
     return "\n".join(lines)
-
-
-def _one(precisions: Sequence[PrecisionName]) -> PrecisionName:
-    """A CTranslate2 folder has one precision; without a choice it is fp32, which its engine turns into int8 itself."""
-    if len(precisions) > 1:
-        raise UserError("--format ctranslate2 writes one precision a folder: give one --precision, int8 or fp32")
-    return precisions[0] if precisions else "fp32"
 
 
 def _check_autoregressive(model: Path) -> None:
