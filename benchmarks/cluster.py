@@ -29,8 +29,7 @@ import psutil
 
 from recoversat.cluster.crew import Crew
 from recoversat.cluster.manifest import plan, read_manifest
-from recoversat.cluster.merge import merge
-from recoversat.cluster.run import work_off
+from recoversat.cluster.run import merge, work_off
 from recoversat.cluster.shards import Worker
 from recoversat.cluster.translating import shard_translator
 from recoversat.files.storage import lines_of

@@ -9,8 +9,7 @@ from pathlib import Path
 
 from recoversat.cluster.crew import Crew
 from recoversat.cluster.manifest import Manifest, plan
-from recoversat.cluster.merge import merge
-from recoversat.cluster.run import work_off
+from recoversat.cluster.run import merge, work_off
 from recoversat.cluster.shards import Worker
 from recoversat.cluster.translating import shard_translator
 

@@ -24,7 +24,7 @@ from recoversat.config import DataConfig
 from recoversat.data.corpus import open_corpus
 from recoversat.data.prepare import TextPairs, prepare
 from recoversat.errors import UserError
-from recoversat.files.builtin import builtin_model
+from recoversat.files.model_folder import builtin_model
 from recoversat.pipeline.distill import distill
 from recoversat.pipeline.options import DistillOptions
 

@@ -79,7 +79,7 @@ def calibrate(
 ) -> None:
     """Make a model's confidence the probability of a good translation; kept in its folder (docs/decoding.md)."""
     from recoversat.data.prepare import TextPairs
-    from recoversat.files.builtin import model_folder
+    from recoversat.files.model_folder import model_folder
     from recoversat.measuring.quality.calibration import calibrate, keep
     from recoversat.measuring.reports.table import to_markdown
     from recoversat.translator import Translator
@@ -91,9 +91,9 @@ def calibrate(
     if 1 not in translator.config.train.segment_choices:
         raise UserError(f"{folder}: confidence needs a model that was trained for K = 1 too; this one was not")
     pairs = list(TextPairs(src, tgt))
-    fitted = calibrate(translator, [one for one, _ in pairs], [other for _, other in pairs], chrf)
-    path = keep(folder, f"{translator.source}-{translator.target}", fitted.curve, chrf)
-    typer.echo(to_markdown(fitted.table))
+    curve, table = calibrate(translator, [one for one, _ in pairs], [other for _, other in pairs], chrf)
+    path = keep(folder, f"{translator.source}-{translator.target}", curve, chrf)
+    typer.echo(to_markdown(table))
     typer.echo(f"written to {path}", err=True)
 
 

@@ -60,17 +60,14 @@ def connected(crew: Crew) -> Iterator[None]:
         yield
         return
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    how: dict[str, Any] = {"address": crew.address or "local", "log_to_driver": False, "logging_level": logging.ERROR}
     if crew.address:
         _check_reachable(crew.address)
+    else:
+        how |= {"num_cpus": max(1, math.ceil(crew.workers * crew.cpus)), "object_store_memory": _STORE_BYTES}
+        how |= {"include_dashboard": False}
     try:
-        if crew.address:
-            ray.init(address=crew.address, log_to_driver=False, logging_level=logging.ERROR)
-        else:
-            cpus = math.ceil(crew.workers * crew.cpus)
-            ray.init(
-                address="local", num_cpus=max(1, cpus), object_store_memory=_STORE_BYTES, include_dashboard=False,
-                log_to_driver=False, logging_level=logging.ERROR,
-            )  # fmt: skip
+        ray.init(**how)
     except ConnectionError as error:
         raise UserError(f"{crew.address}: no Ray cluster, or one with another token than ours ({error})") from None
     try:

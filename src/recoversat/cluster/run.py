@@ -1,23 +1,26 @@
 """The whole road of a run: plan, work off, merge. Killed anywhere, the same command continues it."""
 
 import sys
-from collections.abc import Iterator
+import zlib
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, nullcontext
 from functools import partial
 from pathlib import Path
 from types import FrameType
 
 from recoversat.cluster.crew import Crew
-from recoversat.cluster.manifest import RUN, plan
-from recoversat.cluster.merge import merge
-from recoversat.cluster.shards import Load, Shard, WorkList, work_here
-from recoversat.cluster.translating import load_translator, run_settings
+from recoversat.cluster.inputs import Part, open_input
+from recoversat.cluster.manifest import RUN, Manifest, plan
+from recoversat.cluster.shards import SET_ASIDE, Load, Shard, WorkList, work_here
+from recoversat.cluster.translating import load_translator, read_result, run_settings
 from recoversat.errors import UserError
-from recoversat.files.storage import held
+from recoversat.files.storage import held, read_json, sweep_partial
 from recoversat.pipeline.options import TranslateOptions
 from recoversat.pipeline.stopping import stop_signals
 from recoversat.show.progress import progress
 from recoversat.translator import WINDOW
+
+_NAMED = 20  # missing shards that a message lists
 
 
 def translate_corpus(asked: TranslateOptions, out: Path, crew: Crew) -> dict[Path, int]:
@@ -72,3 +75,46 @@ def _polite(todo: WorkList) -> Iterator[None]:
 
     with stop_signals(answer):
         yield
+
+
+def merge(manifest: Manifest) -> dict[Path, int]:
+    """Check that every key of the manifest is there and write an output for each input.
+
+    Returns their paths, and how many records of each were in error.
+    """
+    shards = list(manifest.shards())
+    if missing := [shard for shard in shards if not shard.is_done]:
+        raise UserError(_describe(manifest, missing, len(shards)))
+    outputs = {}
+    for file in manifest.files:
+        out = manifest.out / file.path.name
+        if out.resolve() == file.path:
+            raise UserError(f"{out} is an input: write to another folder")
+        source = open_input(file.path, jsonl=manifest.settings["jsonl"])
+        outputs[out] = source.write(out, _translated(manifest.shards_of(file)))
+    for folder in {shard.result.parent for shard in shards}:
+        sweep_partial(folder)
+    return outputs
+
+
+def _translated(shards: Iterable[Shard]) -> Iterator[tuple[Part, list[str]]]:
+    for shard in shards:
+        try:
+            lines = read_result(shard.result)
+        except (OSError, EOFError, zlib.error, ValueError) as error:
+            raise UserError(f"{shard.result}: damaged ({error}); remove it and start the run again") from None
+        part = shard.content[1]
+        if len(lines) != part.count:
+            raise UserError(f"{shard.result}: {len(lines)} lines for {shard.name}; remove it and start the run again")
+        yield part, lines
+
+
+def _describe(manifest: Manifest, missing: list[Shard], total: int) -> str:
+    lines = []
+    for shard in missing[:_NAMED]:
+        record = manifest.run / SET_ASIDE / f"{shard.key}.json"
+        reason = f": set aside, {read_json(record, 'record')['reason']}" if record.is_file() else ""
+        lines.append(f"{shard.name} ({shard.key}){reason}")
+    if len(missing) > _NAMED:
+        lines.append(f"and {len(missing) - _NAMED:,} more")
+    return "\n  ".join([f"{len(missing):,} of {total:,} shards are missing; nothing was merged:", *lines])

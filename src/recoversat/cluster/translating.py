@@ -10,8 +10,7 @@ from typing import cast
 from recoversat.cluster.inputs import open_input
 from recoversat.cluster.shards import RunStoppedError, Shard, Worker
 from recoversat.engines.loading import ComputeType
-from recoversat.files.builtin import model_folder
-from recoversat.files.model_folder import model_fingerprint
+from recoversat.files.model_folder import model_fingerprint, model_folder
 from recoversat.files.storage import atomic_file
 from recoversat.pipeline.options import TranslateOptions
 

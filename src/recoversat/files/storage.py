@@ -132,18 +132,14 @@ def atomic_file(final: Path) -> Iterator[Path]:
     scratch = Path(name)
     try:
         yield scratch
-        scratch.chmod(0o666 & ~_umask())
+        mask = os.umask(0)
+        os.umask(mask)
+        scratch.chmod(0o666 & ~mask)
         _sync(scratch)
         os.replace(scratch, final)
     except BaseException:
         scratch.unlink(missing_ok=True)
         raise
-
-
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask
 
 
 def write_text(path: Path, text: str) -> None:

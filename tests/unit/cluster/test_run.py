@@ -12,7 +12,7 @@ import pytest
 from recoversat.cluster import run, shards, translating
 from recoversat.cluster.crew import Crew, parse_resources, parse_share
 from recoversat.cluster.manifest import Manifest, plan
-from recoversat.cluster.merge import merge
+from recoversat.cluster.run import merge
 from recoversat.cluster.shards import Shard, Worker
 from recoversat.cluster.translating import ModelGuard, read_result, shard_translator
 from recoversat.errors import UserError

@@ -14,11 +14,10 @@ from recoversat.errors import UserError
 from recoversat.measuring.own import load_system
 from recoversat.measuring.quality.length_buckets import length_table
 from recoversat.measuring.quality.metrics import METRICS, chosen_metrics
-from recoversat.measuring.quality.outputs import SystemOutput, TestSet, read_output
+from recoversat.measuring.quality.outputs import SystemOutput, TestSet, read_output, read_saved
 from recoversat.measuring.quality.plots import LearningCurve, learning_plots, quality_plots
 from recoversat.measuring.quality.report import write_report
 from recoversat.measuring.quality.results import EvaluationPlan, Result, evaluate
-from recoversat.measuring.quality.saved import read_saved
 from recoversat.measuring.quality.subwords import Subwords
 from recoversat.measuring.quality.tables import confidence_table, results_table
 from recoversat.measuring.quality.translating import ModelOutputs

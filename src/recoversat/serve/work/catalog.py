@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar, cast
 from recoversat.config import Config
 from recoversat.engines.loading import ONNX, ComputeType
 from recoversat.errors import UserError
-from recoversat.files.builtin import builtin_models
+from recoversat.files.model_folder import builtin_models
 from recoversat.files.model_folder import model_fingerprint, read_config, resolve_model
 from recoversat.inference.translation import Translation
 from recoversat.serve.settings import ServeSettings
