@@ -477,7 +477,7 @@ FAULTS = [
     fault("ONNX marks the token after", "parity/test_onnx.py",
           ("engines/onnx/engine.py", "np.exp(own[1:])", "np.exp(own[:-1])")),
     fault("a second round keeps what did not end", "unit/pipeline/test_distill.py",
-          ("pipeline/second_round.py", "if _ended(one) else []", "if True else []")),
+          ("pipeline/second_round.py", "if is_whole else []", "if True else []")),
     fault("references take the place of what was written", "unit/pipeline/test_distill.py",
           ("pipeline/distill.py", "tgt += [corpus.train.tgt[i]", "tgt = [corpus.train.tgt[i]")),
     fault("auto takes the largest K there is", "unit/inference/test_translator_segments.py",

@@ -13,8 +13,6 @@ from recoversat.serve.settings import ServeSettings
 
 
 class ExportFormat(StrEnum):
-    """What `export` writes."""
-
     onnx = "onnx"
     ctranslate2 = "ctranslate2"
 

@@ -41,7 +41,6 @@ class Crew:
 
     @property
     def threads(self) -> int:
-        """Return how many threads a worker may decode with."""
         return max(1, int(self.cpus))
 
     @property

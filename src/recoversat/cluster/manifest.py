@@ -91,7 +91,6 @@ def plan(out: Path, inputs: list[Path], settings: dict[str, Any], shard_size: in
 
 
 def read_manifest(out: Path) -> Manifest:
-    """Read the manifest of a run that was begun."""
     run = out / RUN
     if not (run / _NAME).is_file():
         raise UserError(f"{out}: no run here ({run / _NAME} is missing); translate --workers begins one")
@@ -100,7 +99,6 @@ def read_manifest(out: Path) -> Manifest:
 
 
 def _write_files(run: Path, files: list[PlannedFile]) -> None:
-    """Write a line for each file and each of its parts."""
     with atomic_file(run / _NAME) as scratch, open(scratch, "w", encoding="utf-8") as stream:
         for file in files:
             head = {"file": str(file.path), "size": file.size, "changed": file.changed, "parts": len(file.parts)}

@@ -19,8 +19,6 @@ _ROWS = 4096  # decoded at a time
 
 
 class ParquetInput:
-    """Rows of a Parquet file."""
-
     def __init__(self, path: Path) -> None:
         self._path = path
         try:

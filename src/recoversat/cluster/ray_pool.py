@@ -28,8 +28,6 @@ _STORE_BYTES = 80 << 20  # for objects; none of ours is large
 
 
 class _Actor:
-    """One process of the cluster."""
-
     _worker: Worker
 
     def load(self, load: Load) -> str:

@@ -30,7 +30,6 @@ class Shard:
 
     @property
     def is_done(self) -> bool:
-        """Say whether somebody has written the result."""
         return self.result.exists()
 
 
@@ -43,8 +42,6 @@ class RunStoppedError(UserError):
 
 
 class Verdict(Enum):
-    """How an attempt ended."""
-
     DONE = "done"
     FAILED = "failed"  # may be tried again
     REFUSED = "refused"  # would fail again: the input is damaged
@@ -53,8 +50,6 @@ class Verdict(Enum):
 
 @dataclass(frozen=True)
 class Outcome:
-    """How an attempt ended, why, and how long it took."""
-
     verdict: Verdict
     reason: str = ""
     seconds: float = 0.0
@@ -143,7 +138,6 @@ class WorkList:
 
     @property
     def _rate(self) -> float:
-        """Return sentences a second since the run was started."""
         return self._fresh / max(time.monotonic() - self._began, 1e-9)
 
     def tick(self, *, now: bool = False) -> None:
@@ -165,7 +159,6 @@ class WorkList:
 
 
 def work_here(todo: WorkList, load: Load) -> None:
-    """Work shards off one after the other in this process."""
     worker = load()
     while shard := todo.next():
         todo.settle(shard, attempt(worker, shard))

@@ -68,7 +68,6 @@ def compare_tokens(
 
 
 def compare_bleu(wanted: Sequence[str], got: Sequence[str], references: Sequence[str]) -> BleuChange:
-    """Score what torch and the exported model wrote."""
     before, after = corpus_bleu(wanted, references), corpus_bleu(got, references)
     return BleuChange(before.value, after.value, len(references), after.signature)
 
@@ -84,8 +83,6 @@ def refuse_loss(change: BleuChange, force: bool = False) -> None:
 
 @dataclass(frozen=True)
 class ExportReport:
-    """The checks and figures of one export."""
-
     source: Mapping[str, Any]  # fingerprint and size of the torch weights
     sample: str  # which sentences were compared token by token
     agreements: list[Agreement]

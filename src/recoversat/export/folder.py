@@ -44,8 +44,6 @@ class ValidationText:
 
 @dataclass(frozen=True)
 class Original:
-    """The model that is exported."""
-
     folder: Path
     model: Model
     config: Config
@@ -108,7 +106,6 @@ def validation_text(model: Path, corpus: Path | None, files: TextPairs | None) -
 
 
 def load_original(model: Path) -> Original:
-    """Load the torch weights of a model."""
     folder = resolve_model(model)
     config, _ = read_config(folder)
     network, _ = load_model(folder)

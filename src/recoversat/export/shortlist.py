@@ -40,8 +40,6 @@ _CHUNK = 20_000
 
 @dataclass(frozen=True)
 class ShortlistReport:
-    """What a list holds, and what it changes."""
-
     pairs: int
     bytes: int
     mean_size: float  # pieces of a sentence's list
@@ -151,7 +149,6 @@ def _signs(tokenizer: Tokenizer) -> list[int]:
 
 
 def _without(sentences: Sentences, gone: Bools) -> Sentences:
-    """Return the sentences without the pieces that are marked."""
     kept = np.concatenate([[0], np.cumsum(~gone)])
     return Sentences(sentences.ids[~gone], kept[sentences.offsets])
 

@@ -94,7 +94,6 @@ def builtin_model(source: str | None, target: str | None) -> Path:
 
 
 def weights_fingerprint(folder: Path) -> str:
-    """Identify a model's torch weights by content."""
     if not (folder / WEIGHTS).is_file():
         raise UserError(f"{folder}: no torch weights here ({WEIGHTS}); name the model this one was exported from")
     return fingerprint(folder / WEIGHTS)
@@ -107,7 +106,6 @@ def model_fingerprint(folder: Path) -> str:
 
 
 def checkpoint_folder(run: Path, update: int) -> Path:
-    """Name the checkpoint of a training run after so many updates."""
     return run / "checkpoints" / f"step-{update:08d}"
 
 

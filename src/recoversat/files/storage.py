@@ -97,7 +97,6 @@ def refuse_existing(out: Path, force: bool) -> None:
 
 
 def make_empty(folder: Path) -> None:
-    """Remove what a folder holds, and keep the folder."""
     for path in folder.iterdir():
         shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink()
 

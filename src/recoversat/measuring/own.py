@@ -112,7 +112,6 @@ class OwnSystem(System):
         return dict(self._engines[None].description)
 
     def _size(self) -> int:
-        """Count the bytes of the weights that were loaded."""
         exported = self._folder / ONNX / str(self.facts.get("precision"))
         if self.facts.get("engine") == "onnx" and exported.is_dir():
             return sum(path.stat().st_size for path in exported.iterdir())

@@ -23,7 +23,7 @@ from recoversat.files.model_folder import model_fingerprint, read_config, resolv
 from recoversat.files.storage import atomic_file, atomic_folder, sweep_partial
 from recoversat.measuring.quality.metrics import corpus_bleu
 from recoversat.pipeline.options import DistillOptions
-from recoversat.pipeline.second_round import BestOfWriter
+from recoversat.pipeline.second_round import best_of_writer
 from recoversat.show.progress import progress
 from recoversat.text.directions import directed, encode_directed
 from recoversat.text.tokenizer import load_tokenizer, vocabulary_fingerprint
@@ -155,7 +155,7 @@ def _writer(job: DistillOptions, engine: Engine) -> Callable[[list[_Ids]], list[
     teacher = resolve_model(job.teacher)
     config, _ = read_config(teacher)
     if job.best_of > 1:
-        return BestOfWriter(Translator.of(engine, load_tokenizer(teacher), config), job.best_of)
+        return best_of_writer(Translator.of(engine, load_tokenizer(teacher), config), job.best_of)
     settings = config.decode
     options = Options(
         settings.extra_steps, settings.length_penalty, shortlist=settings.shortlist, verified=settings.verify_shortlist

@@ -25,8 +25,6 @@ Say = Callable[[str], None]
 
 @dataclass(frozen=True)
 class FitJob:
-    """What `recoversat fit` was asked for."""
-
     pairs: TextPairs
     out: Path
     student: Config

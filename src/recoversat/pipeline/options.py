@@ -25,7 +25,6 @@ Force = Annotated[bool, Option("--force", help="Replace what is already there.")
 
 
 def parse_segments(text: str) -> int | tuple[int, ...] | Literal["auto"]:
-    """Read K: a number, several, or auto."""
     if text == "auto":
         return "auto"
     parts = text.split(",")
@@ -87,8 +86,6 @@ _Timed = (
 
 @dataclass
 class TranslateOptions:
-    """What a user asks of `translate`."""
-
     files: Annotated[list[Path], Argument(help="Text files; standard input without any.")] = field(default_factory=list)
     model: Model = None
     source: Annotated[str | None, _From] = None
@@ -148,7 +145,6 @@ class TranslateOptions:
 
     @property
     def together(self) -> int:
-        """How many sentences are translated together."""
         return 1 if self.at_once else self.batch_size
 
     @property
@@ -230,8 +226,6 @@ class SweepOptions:
 
 @dataclass(frozen=True)
 class FitOptions:
-    """What a user asks of `fit`."""
-
     src: Annotated[Path, Option(help="Source text, one sentence a line (.gz, .xz too).")]
     tgt: Annotated[Path, Option(help="Target text, aligned line by line.")]
     out: Annotated[Path, Option(help="Folder for everything; an interrupted one is continued.")]
@@ -252,8 +246,6 @@ class FitOptions:
 
 @dataclass(frozen=True)
 class BenchOptions:
-    """What a user asks of `bench`."""
-
     out: Annotated[Path, Option(help="Folder of table, JSON and plots.")]
     systems: Annotated[list[str], Option("--system", help=_Timed)] = field(default_factory=list)
     src: Annotated[Path | None, Option(help="Sentences to translate.")] = None

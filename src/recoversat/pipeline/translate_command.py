@@ -77,7 +77,6 @@ def _folder(asked: TranslateOptions) -> Path:
 
 
 def _load(asked: TranslateOptions) -> Translator:
-    """Load the model and set it as asked."""
     translator = Translator(
         _folder(asked), source=_source(asked), target=asked.target, device=asked.device,
         compute_type=cast("ComputeType", asked.compute_type), intra_threads=asked.threads, max_memory=asked.max_memory,

@@ -126,7 +126,6 @@ def _blocks(files: list[Path], size: int | None) -> Iterator[_Block]:
 
 
 def _count(files: list[Path]) -> int | None:
-    """Count the lines of files that can be read twice."""
     if not files or not all(path.is_file() for path in files):
         return None
     lines = 0
@@ -234,7 +233,6 @@ class _LineWriter:
             output.write(record.answered(translation.text, translation.confidence, is_doubtful) + "\n")
 
     def tell_left(self) -> None:
-        """Say how many lines stay as they were."""
         if self._left:
             bound = f"confidence below {self._asked.min_confidence:g}"
             print(f"note: {self._left} lines are not translated, {bound}", file=sys.stderr)

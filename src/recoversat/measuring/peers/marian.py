@@ -122,7 +122,6 @@ def _precision(model: Path) -> str:
 
 
 def _write(path: Path, model: dict[str, Any], pieces: list[str], products: str, shortlist: bool) -> None:
-    """Write a Marian model, its vocabulary and a `decoder.yml`."""
     words = [_END, _UNKNOWN, *(piece for piece in pieces if piece not in (_END, _UNKNOWN))]
     (path / "vocab.txt").write_text("".join(f"{word}\n" for word in words), encoding="utf-8")
     vocabularies = ["vocab.txt", "vocab.txt"]

@@ -98,7 +98,6 @@ def _read_lines(path: Path, what: str) -> list[str]:
 
 
 def read_test_set(name: str, sources: Path, references: Path) -> TestSet:
-    """Read a test set from two aligned files."""
     source_lines = _read_lines(sources, "the sentences to translate")
     reference_lines = _read_lines(references, "their reference translations")
     _aligned(sources, source_lines, references, reference_lines)

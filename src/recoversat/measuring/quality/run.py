@@ -30,8 +30,6 @@ Tables = Callable[[Sequence[Result], Sequence[TestSet]], list[Table]]
 
 @dataclass(frozen=True)
 class Request:
-    """All that `recoversat evaluate` was asked for."""
-
     systems: list[SystemSpec]
     tests: list[TestSpec]
     out: Path

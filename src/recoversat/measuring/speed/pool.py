@@ -52,7 +52,6 @@ class Worker:
             self.start_s, self.load_s, self.facts = time.perf_counter() - began, answer["load_s"], answer["facts"]
 
     def ask(self, what: str, **details: Any) -> dict[str, Any]:
-        """Send a request and wait for its answer."""
         requests, answers = self._pipes
         if self._waiting:
             answers.readline()  # the answer to a request during which we were interrupted

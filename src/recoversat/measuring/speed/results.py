@@ -82,8 +82,6 @@ class GrowthPoint:
 
 @dataclass(frozen=True)
 class BenchResult:
-    """All that `recoversat bench` found out."""
-
     systems: list[SystemFacts]
     rows: list[Row]
     ratios: list[Ratio]
@@ -99,7 +97,6 @@ class BenchResult:
 
 
 def facts_of(worker: Worker) -> SystemFacts:
-    """Collect what a worker said of itself."""
     names = ("family", "engine", "precision", "device", "segments", "bytes")
     known = {name: worker.facts[name] for name in names if worker.facts.get(name) is not None}
     known |= {"start_s": worker.start_s, "load_s": worker.load_s, "error": worker.error}
@@ -118,7 +115,6 @@ def _public(path: str) -> str:
 
 
 def rows_of(measured: Measured) -> list[Row]:
-    """Make a row of every timing that has one."""
     return [_row(timing) for timing in measured.timings if timing.rounds and not timing.task.only_growth]
 
 
