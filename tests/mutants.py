@@ -328,7 +328,7 @@ FAULTS = [
     fault("chrF of a sentence knows no words", "unit/measuring/quality/test_metrics.py",
           ("measuring/quality/metrics.py", "metric = CHRF(word_order=2)", "metric = CHRF()")),
     fault("deleted segments have lengths too", "unit/measuring/quality/test_segment_stats.py",
-          ("measuring/quality/segment_stats.py", ' if one.ending != "del"', "")),
+          ("measuring/quality/results.py", ' if one.ending != "del"', "")),
     fault("a range of lengths lacks its upper end", "unit/measuring/quality/test_length_buckets.py",
           ("measuring/quality/length_buckets.py", "lengths(test_set)[0])  #", "lengths(test_set)[0], 'right')  #")),
     fault("the surer half is the other one", "unit/measuring/quality/test_confidence.py",
