@@ -3,7 +3,7 @@
 import sys
 import zlib
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from pathlib import Path
 from types import FrameType
@@ -63,8 +63,7 @@ def work_off(title: str, shards: list[Shard], load: Load, crew: Crew, *, state: 
     todo.raise_failures()
 
 
-@contextmanager
-def _polite(todo: WorkList) -> Iterator[None]:
+def _polite(todo: WorkList) -> AbstractContextManager[None]:
     """Answer Ctrl-C by finishing the shards that were begun; a second one ends at once."""
 
     def answer(number: int, frame: FrameType | None) -> None:
@@ -73,8 +72,7 @@ def _polite(todo: WorkList) -> Iterator[None]:
         todo.stop("stopped")
         print("stopping: what was begun is finished first; Ctrl-C again ends at once", file=sys.stderr, flush=True)
 
-    with stop_signals(answer):
-        yield
+    return stop_signals(answer)
 
 
 def merge(manifest: Manifest) -> dict[Path, int]:
