@@ -279,8 +279,7 @@ def fingerprint(*paths: Path) -> str:
     digest = hashlib.blake2b(digest_size=8)
     for path in paths:
         with open(path, "rb") as stream:
-            while block := stream.read(1 << 20):
-                digest.update(block)
+            hashlib.file_digest(stream, lambda: digest)
         digest.update(b"\0")
     return digest.hexdigest()
 
