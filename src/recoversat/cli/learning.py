@@ -115,7 +115,7 @@ def fit(asked: options.FitOptions) -> None:
     """
     from recoversat.model.device import torch_device
     from recoversat.pipeline.fit import fit as run_fit
-    from recoversat.pipeline.fit_defaults import fit_job
+    from recoversat.pipeline.fit_job import fit_job
 
     torch_device(asked.device)  # before any work: is torch here, and is the device?
     run_fit(fit_job(asked), force=asked.force, dry_run=asked.dry_run)

@@ -7,8 +7,7 @@ import pytest
 from recoversat.config import DecodeConfig, load_config
 from recoversat.data.prepare import TextPairs
 from recoversat.errors import UserError
-from recoversat.pipeline.fit_defaults import fit_job
-from recoversat.pipeline.fit_job import FitJob
+from recoversat.pipeline.fit_job import FitJob, fit_job
 from recoversat.pipeline.options import FitOptions
 
 
