@@ -34,13 +34,9 @@ _NUMBERS = {
 Shape = list[int | str]
 
 
-def sentence_graph(folder: Path, step: str = "step.onnx") -> bytes:
+def sentence_graph(folder: Path, step_name: str = "step.onnx") -> bytes:
     """Build it of the graphs in a folder."""
-    encoder = onnx.load_model(folder / "encoder.onnx", load_external_data=False)
-    return bytes(_sentence(encoder, onnx.load_model(folder / step, load_external_data=False)).SerializeToString())
-
-
-def _sentence(encoder: Any, step: Any) -> Any:
+    encoder, step = (onnx.load_model(folder / name, load_external_data=False) for name in ("encoder.onnx", step_name))
     given = {value.name: value for value in step.graph.input}
     d_model = given["position"].type.tensor_type.shape.dim[2].dim_value
     caches = [name for name in given if name.startswith(("key_", "value_"))]
@@ -82,7 +78,7 @@ def _sentence(encoder: Any, step: Any) -> Any:
     heads = given["places"].type.tensor_type.shape.dim[2].dim_value
     sizes = {"decoder_layers": len(caches) // 2, "d_model": d_model, "n_heads": heads}
     helper.set_model_props(model, {name: str(size) for name, size in sizes.items()})
-    return model
+    return bytes(model.SerializeToString())
 
 
 def _encoder_nodes(encoder: Any, names: Sequence[str]) -> Iterator[Any]:
