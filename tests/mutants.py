@@ -404,6 +404,8 @@ FAULTS = [
            "with nullcontext():")),
     fault("fit: there is always room", "unit/pipeline/test_fit_job.py",
           ("pipeline/fit_job.py", "if needed - taken > free:", "if needed < 0:")),
+    fault("a packed text is in the language of its packing", "unit/pipeline/test_fit_defaults.py",
+          ("pipeline/fit_job.py", "unpacked_name(path).name", "path.name")),
     fault("table: LaTeX gets & as it is", "unit/measuring/reports/test_table.py",
           ("measuring/reports/table.py", 'for mark in "&%$#_{}"', 'for mark in "%$#_{}"')),
     fault("extend: a falling learning rate is no hindrance", "unit/training/test_extending.py",
