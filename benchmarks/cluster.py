@@ -2,10 +2,13 @@
 
     python benchmarks/cluster.py identical TEXT --sentences 200000 --kills 10
     python benchmarks/cluster.py speed TEXT --sentences 20000 --rounds 3
+    python benchmarks/cluster.py overhead TEXT --sentences 50000
     python benchmarks/cluster.py memory --sentences 5000000
 
 `identical` compares bytes. `speed` takes turns: the plain command with one thread, one worker, two workers, and four on
-two nodes of a Ray cluster. `memory` counts nothing but lines: a stand-in for the model reverses them.
+two nodes of a Ray cluster. `overhead` runs the plain command and one worker at the same time, each with all its
+processes on a core of its own, then the other way round. `memory` counts nothing but lines: a stand-in for the model
+reverses them.
 """
 
 import argparse
@@ -22,6 +25,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
@@ -60,10 +64,11 @@ def is_worker(process: psutil.Process) -> bool:
 class Command:
     """A command in a session of its own; while it is waited for, its processor time is added up."""
 
-    def __init__(self, arguments: list[object], sessions: tuple[int, ...] = ()) -> None:
+    def __init__(self, arguments: list[object], sessions: tuple[int, ...] = (), core: int | None = None) -> None:
         self._began = time.monotonic()
+        pinned = [] if core is None else ["taskset", "-c", str(core)]
         self.process = subprocess.Popen(
-            [*map(str, arguments)], start_new_session=True, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE
+            [*pinned, *map(str, arguments)], start_new_session=True, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE
         )
         self._sessions = (self.process.pid, *sessions)
         self._cpu: dict[int, float] = {}
@@ -116,12 +121,15 @@ def identical(source: Path, sentences: int, kills: int, workers: int, folder: Pa
         raise SystemExit("not shown: outputs differ, or the run ended before all were killed")
 
 
-def steady_rate(out: Path) -> float:
-    """Return sentences a second from the first finished shard to the last: without starting and loading."""
-    shards = list(read_manifest(out).shards())
+def steady_rate(out: Path, workers: int) -> float:
+    """Return sentences a second while all workers were at work: from the end of their first shards to the last ones.
+
+    Shards that end before each worker has finished one were begun before; those of the end have no company.
+    """
+    shards = sorted(read_manifest(out).shards(), key=lambda shard: shard.result.stat().st_mtime)
     ends = [shard.result.stat().st_mtime for shard in shards]
-    first = min(range(len(ends)), key=ends.__getitem__)
-    return sum(shard.sentences for i, shard in enumerate(shards) if i != first) / (max(ends) - min(ends))
+    first, last = workers - 1, len(shards) - workers
+    return sum(shard.sentences for shard in shards[first + 1 : last + 1]) / (ends[last] - ends[first])
 
 
 @contextmanager
@@ -153,17 +161,18 @@ def speed(source: Path, sentences: int, rounds: int, folder: Path) -> None:
     with ExitStack() as stack:
         here = stack.enter_context(tempfile.TemporaryDirectory(prefix="ray-", dir="/tmp"))
         address, sessions = stack.enter_context(two_nodes(Path(here)))
-        ways: dict[str, tuple[list[object], tuple[int, ...]]] = {
-            "plain, one thread": ([], ()),
-            "one worker": (["--workers", 1, "--cluster", "ray"], ()),
-            "two workers": (["--workers", 2, "--cluster", "ray"], ()),
-            "four workers on two nodes": (["--workers", 4, "--cluster", f"ray={address}"], sessions),
+        ways: dict[str, tuple[int, str, tuple[int, ...]]] = {
+            "plain, one thread": (0, "", ()),
+            "one worker": (1, "ray", ()),
+            "two workers": (2, "ray", ()),
+            "four workers on two nodes": (4, f"ray={address}", sessions),
         }
-        for number, (name, (options, where)) in itertools.product(range(rounds), ways.items()):
+        for number, (name, (workers, ray, where)) in itertools.product(range(rounds), ways.items()):
             out = folder / f"{number} {name}"
-            more = [*options, "--shard-size", SHARD] if options else ["--threads", 1]
+            shared = ["--workers", workers, "--cluster", ray, "--shard-size", SHARD]
+            more = shared if workers else ["--threads", 1]
             seconds, cpu = Command([*TRANSLATE, text, "--out", out, *more], where).wait()
-            rate = steady_rate(out) if options else sentences / seconds
+            rate = steady_rate(out, workers) if workers else sentences / seconds
             load = os.getloadavg()[0]
             figures = f"{seconds:.1f} s, {cpu:.1f} s of processor time, {rate:.1f} sentences/s, load {load:.1f}"
             print(f"round {number + 1}, {name}: {figures}", flush=True)
@@ -176,6 +185,25 @@ def speed(source: Path, sentences: int, rounds: int, folder: Path) -> None:
         print(f"{name}: {best[name][2] / one:.2f} times one worker")
     overhead = best["one worker"][1] / best["plain, one thread"][1]
     print(f"one worker against the plain command, processor time: {overhead:.3f}")
+
+
+def overhead(source: Path, sentences: int, folder: Path) -> None:
+    first_lines(source, sentences, text := folder / "text")
+    ways = {"plain": ["--threads", 1], "one worker": ["--workers", 1, "--cluster", "ray", "--shard-size", SHARD]}
+    total: dict[str, float] = dict.fromkeys(ways, 0.0)
+    for cores in ((0, 1), (1, 0)):
+        running = {
+            name: Command([*TRANSLATE, text, "--out", folder / f"{name} {core}", *options], core=core)
+            for core, (name, options) in zip(cores, ways.items(), strict=True)
+        }
+        with ThreadPoolExecutor(2) as pool:
+            for name, (seconds, cpu) in zip(running, pool.map(Command.wait, running.values()), strict=True):
+                total[name] += cpu
+                print(f"{name}: {seconds:.1f} s, {cpu:.1f} s of processor time", flush=True)
+        if not filecmp.cmp(folder / f"plain {cores[0]}", folder / f"one worker {cores[1]}" / "text", shallow=False):
+            raise SystemExit("outputs differ")
+    print(f"{sentences:,} sentences, one worker against the plain command, processor time of both rounds: "
+          f"{total['one worker'] / total['plain']:.3f}")  # fmt: skip
 
 
 def reversed_lines() -> Worker:
@@ -215,7 +243,7 @@ def memory(sentences: int, workers: int, folder: Path) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=["identical", "speed", "memory"])
+    parser.add_argument("what", choices=["identical", "speed", "overhead", "memory"])
     parser.add_argument("text", type=Path, nargs="?", help="English text, one sentence a line")
     parser.add_argument("--sentences", type=int, default=20_000)
     parser.add_argument("--kills", type=int, default=10)
@@ -232,6 +260,8 @@ def main() -> None:
             identical(options.text, options.sentences, options.kills, options.workers, folder)
         elif options.what == "speed":
             speed(options.text, options.sentences, options.rounds, folder)
+        elif options.what == "overhead":
+            overhead(options.text, options.sentences, folder)
         else:
             memory(options.sentences, options.workers, folder)
     finally:

@@ -12,6 +12,7 @@ milliseconds a batch, from ids to ids: copies, encoder and results included. "st
 """
 
 import argparse
+import copy
 import faulthandler
 import itertools
 import json
@@ -29,10 +30,13 @@ import torch
 from recoversat.config import ModelConfig
 from recoversat.decoding.segmentwise import Decoded
 from recoversat.engines.cuda.engine import GraphEngine
+from recoversat.engines.cuda.one_step import GraphOneStepEngine
 from recoversat.engines.engine import Engine, Options
 from recoversat.engines.torch.engine import TorchEngine
+from recoversat.engines.torch.nat import TorchNatEngine
 from recoversat.inference.exact import decode_exactly
 from recoversat.model.device import torch_device
+from recoversat.model.nat import NatTransformer
 from recoversat.model.transformer import Transformer
 from recoversat.vocab import DEL, EOS, N_SPECIAL
 
@@ -129,6 +133,40 @@ def check_model(
             say(f"  {name} {precision} fused={fused} failed:\n{traceback.format_exc()}")
             rows.append({"model": name, "precision": precision, "fused": fused, "ok": False})
     return rows
+
+
+def check_one_step(config: ModelConfig, sources: Sources, device: torch.device) -> list[Row]:
+    """Compare NAT, CMLM and CTC as graphs with the same in eager torch, in fp32, and time both at batch 1 in fp16."""
+    rows: list[Row] = []
+    for kind in ("nat", "cmlm", "ctc"):
+        model = lively_nat(config.model_copy(update={"kind": kind}))
+        eager, graphs = TorchNatEngine(model, device), GraphOneStepEngine(copy.deepcopy(model), device, torch.float32)
+        for batch, count in {1: 4, 13: len(sources)}.items():
+            expected, got = (tokens_of(engine, sources[:count], 1, 1, batch) for engine in (eager, graphs))
+            same = sum(one == other for one, other in zip(expected, got, strict=True))
+            row = {"model": kind, "precision": "fp32", "batch": batch, "same": same, "of": count}
+            rows.append(row | {"ok": same >= 0.98 * count - 1})
+            say(f"  {kind} fp32 batch={batch}: {same}/{count} the same")
+        half = GraphOneStepEngine(model, device, torch.float16 if device.type == "cuda" else torch.float32)
+        one = [random_sources(1, config.vocab_size or 0, SOURCE_LENGTH, SOURCE_LENGTH), np.ones(1, dtype=np.int64)]
+        half.decode(*one)
+        seconds = sorted(_seconds(lambda half=half, one=one: half.decode(*one)) for _ in range(20))
+        say(f"  {kind} as graphs, batch 1, {SOURCE_LENGTH} tokens: {1000 * seconds[10]:.2f} ms")
+    return rows
+
+
+def lively_nat(config: ModelConfig) -> NatTransformer:
+    """Make an untrained model whose weights have a say and whose lengths stay near the source's."""
+    torch.manual_seed(1)
+    model = NatTransformer(config)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            if parameter.dim() > 1:
+                parameter.normal_(0, 2 / config.d_model**0.5)
+        if model.n_length_classes:
+            model.length.weight.zero_()
+            model.length.bias[model.n_length_classes // 2] = 5
+    return model
 
 
 def _check_passes(
@@ -297,6 +335,11 @@ def run_checks(args: argparse.Namespace, device: torch.device, report: dict[str,
             lambda config=config, name=name, sources=sources: check_model(
                 name, lambda: lively_model(config), sources, [(10, 1), (1, 1), (1, 4)], device
             ),
+        )
+        report["checks"] += section(
+            report,
+            f"same tokens: one step, untrained {name}",
+            lambda config=config, sources=sources: check_one_step(config, sources, device),
         )
     lines = args.src.read_text(encoding="utf-8").splitlines()[: args.sentences] if args.src else []
     write(args.out, report)

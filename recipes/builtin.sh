@@ -4,29 +4,33 @@
 #
 #   recipes/builtin.sh DATA OUT [STAGE...]
 #
-#   text         pairs of all origins by weight (builtin/weights.yaml), phrases of every day, rough copies
-#   corpus       tokenizer and ids
-#   teacher      autoregressive, both directions, builtin/teacher.yaml
-#   clean        leaves out the pairs that the teacher finds least likely, each origin measured by itself
-#   mono         the teacher translates monolingual text both ways: sources for the targets they were made from
-#   corpus2      what is left, and the monolingual text with its translations
-#   teacher2     the teacher goes on with it
-#   distill      everything translated by the teacher
-#   student tiny one model for every K of each size (builtin/student.yaml, builtin/tiny.yaml)
-#   tiny-at      an autoregressive model of the size of tiny, to compare with
-#   export       int8
-#   evaluate     every test set, both directions
+#   text          pairs of all origins by weight (builtin/weights.yaml), phrases of every day, rough copies
+#   corpus        tokenizer and ids
+#   teacher-first teacher                      autoregressive, both directions, builtin/teacher.yaml; at first at a high rate, then
+#                 falling to its end
+#   clean         if asked for, between the two: the teacher goes on without the pairs it finds least likely
+#   mono          the teacher translates monolingual text both ways
+#   first         pairs and monolingual text with its translations: what students learn from at first
+#   student-first tiny-first tiny-at-first     one model for every K of each size (builtin/student.yaml, builtin/tiny.yaml), and
+#                 an autoregressive model of the size of tiny, to compare with
+#   distill       the teacher translates the sources of all pairs, each way
+#   second        the teacher's translations alone, each from the side that a person wrote
+#   student tiny tiny-at                       go on with them, the rate falling to its end
+#   export        int8
+#   evaluate      every test set, both directions
 #
 # DATA holds ende/train.{en,de,origin}.gz, ende2/train.{en,de,origin}.xz, ende2/mono.{en,de}.xz, valid text
 # (ende200k/valid, ende2/valid, tests/tst2013) and tests/. From the environment:
-#   TEACHER_STEPS, TEACHER2_STEPS, STEPS    updates of the teacher (10000), of its second round (6000), of students (12000)
-#   WORST                                   share of pairs that `clean` leaves out (0.04)
-#   PROCESSES                               processes that translate at the same time (4)
-#   SETTINGS                                further settings of every training, for a trial: "model.d_model=32 ..."
-#   RECOVERSAT, PYTHON                      the commands
+#   TEACHER_STEPS, TEACHER_END    updates of the teacher, before the rate falls (2400) and while it does (1800)
+#   STEPS, END                    the same of students (3000, 6000)
+#   WORST                         share of pairs that `clean` leaves out (0.04)
+#   SOURCES                       sentences of each language that are distilled (1500000)
+#   PROCESSES, DEVICE             processes that translate at the same time (6), and where (cuda)
+#   SETTINGS                      further settings of every training, for a trial: "model.d_model=32 ..."
+#   RECOVERSAT, PYTHON            the commands
+# A+B does A and B side by side.
 set -euo pipefail
 data=$1 out=$2 run=${RECOVERSAT:-recoversat} python=${PYTHON:-python3} here=$(dirname "$0")/builtin
-processes=${PROCESSES:-4}
 shift 2
 mkdir -p "$out"
 
@@ -38,12 +42,28 @@ training() {  # NAME CORPUS STEPS CONFIG [OPTION...]
   $run train "$out/$corpus" --out "$out/$name" --config "$here/$config.yaml" --set train.steps="$steps" "$@"
   touch "$out/$name/done"
 }
+begun() { training "$1-first" "$2" "$3" "$4" --set train.schedule=inverse_sqrt "${@:5}"; }  # as `training`
+ended() {  # NAME CORPUS STEPS CONFIG RATE [OPTION...]: go on from what `begun` left
+  training "$1" "$2" "$3" "$4" --init-from "$out/$1-first" --init-decoder --set train.learning_rate="$5" --set train.warmup=60 "${@:6}"
+}
 
 prepared() {  # NAME CORPUS [OPTION...]: text of that name into a corpus
   local name=$1 corpus=$2
   shift 2
   [ -d "$out/$corpus" ] || $run prepare --src "$out/$name.en" --tgt "$out/$name.de" --valid-src "$out/valid.en" \
     --valid-tgt "$out/valid.de" --out "$out/$corpus" --config "$here/student.yaml" --set data.drop_duplicates=false "$@"
+}
+
+translated() {  # NAME FROM TO: OUT/NAME.FROM into OUT/NAME.FROM-TO, by the teacher
+  local name=$1 from=$2 to=$3 processes=${PROCESSES:-6} i
+  [ ! -f "$out/$name.$from-$to" ] || return 0
+  for ((i = 1; i <= processes; i++)); do
+    $run translate "$out/$name.$from" --model "$out/teacher" --from "$from" --to "$to" --segments 1 --device "${DEVICE:-cuda}" \
+      --batch-size 512 --shard "$i/$processes" --shard-size 8192 --out "$out/$name-$from" &
+  done
+  wait
+  $run merge "$out/$name-$from"
+  mv "$out/$name-$from/$name.$from" "$out/$name.$from-$to"
 }
 
 stage_text() {
@@ -58,53 +78,66 @@ stage_text() {
   for side in de en; do mv "$out/rough.$side" "$out/text.$side"; done
 }
 stage_corpus() { prepared text corpus; }
-stage_teacher() { training teacher corpus "${TEACHER_STEPS:-10000}" teacher; }
+stage_teacher-first() { begun teacher corpus "${TEACHER_STEPS:-2400}" teacher; }
 stage_clean() {
-  [ ! -f "$out/clean.en" ] || return 0
-  for way in "en de" "de en"; do
-    read -r from to <<< "$way"
-    $run score --model "$out/teacher" --from "$from" --to "$to" --src "$out/text.$from" --tgt "$out/text.$to" \
-      > "$out/scores.$from-$to.part"
-    mv "$out/scores.$from-$to.part" "$out/scores.$from-$to"
-  done
-  "$python" "$here/clean.py" "$out" --worst "${WORST:-0.04}"
+  if [ ! -f "$out/clean.en" ]; then
+    for way in "en de" "de en"; do
+      read -r from to <<< "$way"
+      $run score --model "$out/teacher-first" --from "$from" --to "$to" --src "$out/text.$from" --tgt "$out/text.$to" \
+        > "$out/scores.$from-$to.part"
+      mv "$out/scores.$from-$to.part" "$out/scores.$from-$to"
+    done
+    "$python" "$here/clean.py" "$out" --worst "${WORST:-0.04}"
+  fi
+  prepared clean cleaned --tokenizer-from "$out/corpus"
+}
+stage_teacher() {
+  local corpus=corpus
+  [ ! -d "$out/cleaned" ] || corpus=cleaned
+  ended teacher $corpus "${TEACHER_END:-1800}" teacher 3.5e-4
 }
 stage_mono() {
-  for way in "en de" "de en"; do
-    read -r from to <<< "$way"
-    [ ! -f "$out/mono.$from" ] || continue
-    xz -dc "$data/ende2/mono.$from.xz" > "$out/mono.$from.txt"
-    for ((i = 1; i <= processes; i++)); do
-      $run translate "$out/mono.$from.txt" --model "$out/teacher" --from "$from" --to "$to" --segments 1 \
-        --batch-size 512 --shard "$i/$processes" --shard-size 20000 --out "$out/mono-$from" &
-    done
-    wait
-    $run merge "$out/mono-$from"
-    mv "$out/mono-$from/mono.$from.txt" "$out/mono.$from-$to"
-    mv "$out/mono.$from.txt" "$out/mono.$from"
-  done
+  for side in en de; do [ -f "$out/mono.$side" ] || xz -dc "$data/ende2/mono.$side.xz" > "$out/mono.$side"; done
+  translated mono en de
+  translated mono de en
 }
-stage_corpus2() {
-  cat "$out/clean.en" "$out/mono.en" "$out/mono.de-en" > "$out/text2.en"
-  cat "$out/clean.de" "$out/mono.en-de" "$out/mono.de" > "$out/text2.de"
-  prepared text2 corpus2 --tokenizer-from "$out/corpus"
+one_way() {  # NAME: what the teacher made of OUT/NAME.{en,de}; each pair is good in the direction in which it was translated
+  ln -sf "$1.en" "$out/$1-forward.en" && ln -sf "$1.en-de" "$out/$1-forward.de"
+  ln -sf "$1.de-en" "$out/$1-backward.en" && ln -sf "$1.de" "$out/$1-backward.de"
+  prepared "$1-forward" "$1-forward" --tokenizer-from "$out/corpus" &
+  prepared "$1-backward" "$1-backward" --tokenizer-from "$out/corpus"
+  wait $!
 }
-stage_teacher2() {
-  training teacher2 corpus2 "${TEACHER2_STEPS:-6000}" teacher --init-from "$out/teacher" --init-decoder
+stage_first() {
+  [ ! -d "$out/first" ] || return 0
+  one_way mono
+  "$python" "$here/join.py" "$out/first" "$out"/{corpus,mono-forward,mono-backward}  # both ways: a person's words are a good target
 }
+stage_student-first() { begun student first "${STEPS:-3000}" student; }
+stage_tiny-first() { begun tiny first "${STEPS:-3000}" tiny; }
+stage_tiny-at-first() { begun tiny-at first "${STEPS:-3000}" tiny --set train.segments=1; }
 stage_distill() {
-  [ -d "$out/distilled" ] || "$python" -m torch.distributed.run --nproc_per_node "$processes" -m recoversat distill \
-    "$out/teacher2" "$out/corpus2" --out "$out/distilled" --beam 4 --shard-size 20000 --batch-tokens 32768
+  for side in en de; do  # as many as wanted of those that differ, always the same ones
+    [ -f "$out/sources.$side" ] || awk '!seen[$0]++' "$out/text.$side" \
+      | shuf -n "${SOURCES:-1500000}" --random-source="$out/text.$side" > "$out/sources.$side"
+  done
+  translated sources en de
+  translated sources de en
 }
-stage_student() { training student distilled "${STEPS:-12000}" student; }
-stage_tiny() { training tiny distilled "${STEPS:-12000}" tiny; }
-stage_tiny-at() { training tiny-at distilled "${STEPS:-12000}" tiny --set train.segments=1; }
+stage_second() {
+  [ ! -d "$out/second" ] || return 0
+  one_way sources
+  "$python" "$here/join.py" "$out/second" "$out"/{mono,sources}-forward:forward "$out"/{mono,sources}-backward:backward
+}
+stage_student() { ended student second "${END:-6000}" student 7.0e-4; }
+stage_tiny() { ended tiny second "${END:-6000}" tiny 7.0e-4; }
+stage_tiny-at() { ended tiny-at second "${END:-6000}" tiny 7.0e-4 --set train.segments=1; }
 stage_export() {
   for name in student tiny tiny-at; do
     [ ! -d "$out/$name" ] || [ -d "$out/$name-int8" ] || $run export "$out/$name" "$out/$name-int8" --precision int8 --corpus "$out/corpus"
   done
   for name in student tiny; do  # lists change no translation: what they lack is written again (docs/decoding.md)
-    [ ! -d "$out/$name-int8" ] || [ -f "$out/$name-int8/onnx/shortlist.npz" ] || $run shortlist "$out/$name-int8" --corpus "$out/distilled"
+    [ ! -d "$out/$name-int8" ] || [ -f "$out/$name-int8/onnx/shortlist.npz" ] || $run shortlist "$out/$name-int8" --corpus "$out/second"
   done
 }
 stage_evaluate() {
@@ -122,8 +155,19 @@ stage_evaluate() {
   done
 }
 
+side_by_side() {
+  local name jobs=()
+  trap 'trap - TERM; kill 0' INT TERM  # none is left behind
+  for name in "$@"; do "stage_$name" & jobs+=($!); done
+  for name in "${jobs[@]}"; do wait "$name"; done
+}
 stages=("$@")
 [ ${#stages[@]} -gt 0 ] || stages=(
-  text corpus teacher clean mono corpus2 teacher2 distill student tiny tiny-at export evaluate
+  text corpus teacher-first teacher mono first student-first+tiny-first+tiny-at-first distill second student+tiny+tiny-at export evaluate
 )
-for stage in "${stages[@]}"; do "stage_$stage"; done
+for stage in "${stages[@]}"; do
+  case $stage in
+    *+*) IFS=+ read -ra names <<< "$stage" && side_by_side "${names[@]}" ;;
+    *) "stage_$stage" ;;
+  esac
+done

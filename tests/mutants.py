@@ -229,6 +229,12 @@ FAULTS = [
            "np.tril(np.ones((*real.shape, width), dtype=np.bool_))")),
     fault("CMLM: exported, the length is predicted from padding too", "unit/engines/onnx/test_one_step.py",
           ("export/onnx_graph.py", 'graph.node("Less", [places, counts])', 'graph.node("Less", [counts, places])')),
+    fault("one step as graphs: threads share a batch", "unit/engines/cuda/test_one_step.py",
+          ("engines/cuda/one_step.py", "with self._lock:", "if True:")),
+    fault("one step as graphs: padding is what it was in the first batch", "unit/engines/cuda/test_one_step.py",
+          ("engines/cuda/one_step.py", "self._real.copy_(places(lengths, src.shape[1])[1])", "pass")),
+    fault("one step as graphs: places see the source's padding", "unit/engines/cuda/test_one_step.py",
+          ("engines/cuda/one_step.py", "self._real[which]", "torch.ones_like(self._real[which])")),
     fault("a neighbour is never what evaluate says", "unit/pipeline/test_neighbours.py",
           ("measuring/own.py", "translator.set_decoding(lengths=spec.lengths)", "pass")),
     # training

@@ -34,11 +34,11 @@ def main() -> None:
     parser.add_argument("out", type=Path)
     parser.add_argument("--worst", type=float, default=0.04)
     args = parser.parse_args()
-    text = {side: (args.out / f"text.{side}").read_text(encoding="utf-8").splitlines() for side in ("en", "de")}
+    text = {side: (args.out / f"text.{side}").read_text(encoding="utf-8").splitlines() for side in ("de", "en")}
     lengths = {side: np.array([len(line) for line in lines]) for side, lines in text.items()}
     means = [np.loadtxt(args.out / f"scores.{way}") / lengths[way[-2:]] for way in ("en-de", "de-en")]
     dropped = worst(np.minimum(*means), lengths["en"] + lengths["de"], args.worst)
-    for side, lines in text.items():
+    for side, lines in text.items():  # English last: it is what says that both are there
         kept = (f"{line}\n" for line, out in zip(lines, dropped, strict=True) if not out)
         (args.out / f"clean.{side}").write_text("".join(kept), encoding="utf-8")
     print(f"{int(dropped.sum()):,} of {len(dropped):,} pairs left out; for instance")

@@ -104,6 +104,7 @@ def _load_torch(folder: Path, config: ModelConfig, options: EngineOptions) -> En
         import torch
 
         from recoversat.engines.cuda.engine import GraphEngine
+        from recoversat.engines.cuda.one_step import GraphOneStepEngine
         from recoversat.model.device import torch_device
         from recoversat.model.transformer import Transformer
         from recoversat.model.weights import load_model
@@ -116,14 +117,15 @@ def _load_torch(folder: Path, config: ModelConfig, options: EngineOptions) -> En
     if options.intra_threads:
         torch.set_num_threads(options.intra_threads)
     device, kind = torch_device(options.device), options.compute_type
-    as_graphs = device.type == "cuda" and config.stepwise
-    if kind in _HALF and not as_graphs:
-        raise UserError(f"compute type {kind} is for models of segments on a GPU; use float32")
+    if kind in _HALF and device.type != "cuda":
+        raise UserError(f"compute type {kind} is for models on a GPU; use float32")
     model, _ = load_model(folder)
-    if as_graphs and isinstance(model, Transformer):
-        dtypes = {"float32": torch.float32, "bfloat16": torch.bfloat16}
-        return in_reading_order(GraphEngine(model, device, dtypes.get(kind, torch.float16)), config)
-    return engine_for(model, device)
+    if device.type != "cuda":
+        return engine_for(model, device)
+    dtype = {"float32": torch.float32, "bfloat16": torch.bfloat16}.get(kind, torch.float16)
+    if not isinstance(model, Transformer):
+        return GraphOneStepEngine(model, device, dtype)
+    return in_reading_order(GraphEngine(model, device, dtype), config)
 
 
 def engine_for(model: "Model", device: "torch.device") -> Engine:

@@ -83,8 +83,11 @@ class DecoderLayer(nn.Module):
 
     def forward(self, x: Tensor, allowed: Tensor, memory: Tensor, memory_allowed: Tensor) -> Tensor:
         """Run all rows at once, as in training."""
+        return self.run_projected(x, allowed, *self.cross_attention.project_memory(memory), memory_allowed)
+
+    def run_projected(self, x: Tensor, allowed: Tensor, key: Tensor, value: Tensor, memory_allowed: Tensor) -> Tensor:
+        """Run all rows at once over a source that was projected before."""
         x = x + self.dropout(self.self_attention(self.attention_norm(x), allowed))
-        key, value = self.cross_attention.project_memory(memory)
         return self._after_self_attention(x, key, value, memory_allowed)
 
     def start_cache(self, memory: Tensor, room: int) -> LayerCache:

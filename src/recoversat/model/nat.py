@@ -8,6 +8,8 @@ B batch, S source, N rows, M sentences a line, D model, C length classes, V voca
 packed as in `Transformer`; row (b, n) writes target position steps[b, n], and a sentence has no row for EOS.
 """
 
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F  # noqa: N812
@@ -33,9 +35,14 @@ class NatTransformer(nn.Module):
         self.dropout = nn.Dropout(config.dropout)
         self.encoder = Stack(EncoderLayer, config.encoder_layers, config)
         self.decoder = Stack(DecoderLayer, config.decoder_layers, config)
-        if config.kind != "ctc":  # whose targets are as long as what remains of its path
-            self.length = nn.Linear(config.d_model, 2 * MAX_LENGTH_CHANGE + 1)
+        if self.n_length_classes:  # targets of CTC are as long as what remains of its path
+            self.length = nn.Linear(config.d_model, self.n_length_classes)
         self.apply(initialise)
+
+    @property
+    def n_length_classes(self) -> int:
+        """How many differences of length are told apart; 0 where none is predicted."""
+        return 0 if self.config.kind == "ctc" else 2 * MAX_LENGTH_CHANGE + 1
 
     def encode(self, tokens: Tensor, positions: Tensor, sentence: Tensor) -> Tensor:
         """Encode source tokens (B, S) into memory (B, S, D)."""
@@ -52,6 +59,25 @@ class NatTransformer(nn.Module):
         """Run all rows (B, N) at once, whatever tokens they carry, and return their last hidden states (B, N, D)."""
         allowed, memory_allowed = same_sentence(sentence, sentence), same_sentence(sentence, src_sentence)
         return self.decoder(self._embed(tokens, steps), allowed, memory, memory_allowed)
+
+    def project(self, memory: Tensor) -> list[tuple[Tensor, Tensor]]:
+        """Return the keys and values of a source for each decoder layer, which every pass over it needs."""
+        return [layer.cross_attention.project_memory(memory) for layer in self.decoder.stack]
+
+    def decode_projected(
+        self,
+        tokens: Tensor,
+        steps: Tensor,
+        sentence: Tensor,
+        memory: Sequence[tuple[Tensor, Tensor]],
+        src_sentence: Tensor,
+    ) -> Tensor:
+        """Do as `decode` with what `project` returned."""
+        allowed, memory_allowed = same_sentence(sentence, sentence), same_sentence(sentence, src_sentence)
+        x = self._embed(tokens, steps)
+        for layer, (key, value) in zip(self.decoder.stack, memory, strict=True):
+            x = layer.run_projected(x, allowed, key, value, memory_allowed)
+        return self.decoder.norm(x)
 
     def forward(
         self, src_tokens: Tensor, src_positions: Tensor, src_sentence: Tensor, steps: Tensor, sentence: Tensor,
@@ -74,7 +100,8 @@ class NatTransformer(nn.Module):
 
     def _embed(self, tokens: Tensor, positions: Tensor) -> Tensor:
         width = self.config.d_model
-        return self.dropout(self.embedding(tokens) * width**0.5 + sinusoids(positions, width))
+        position = sinusoids(positions, width).to(self.embedding.weight.dtype)
+        return self.dropout(self.embedding(tokens) * width**0.5 + position)
 
 
 def copied_places(src_positions: Tensor, src_sentence: Tensor, steps: Tensor, sentence: Tensor) -> Tensor:

@@ -41,7 +41,7 @@ class TorchFiller:
 
     def __init__(self, model: NatTransformer, src: Tensor, src_lengths: Tensor) -> None:
         self._model, self._src_lengths = model, src_lengths
-        positions, self._real = _places(src_lengths, src.shape[1])
+        positions, self._real = places(src_lengths, src.shape[1])
         self._memory = model.encode(src, positions, self._real)
 
     @torch.inference_mode()
@@ -52,21 +52,27 @@ class TorchFiller:
 
     @torch.inference_mode()
     def fill(self, members: Ints, tokens: Ints, lengths: Ints, least: int = N_SPECIAL) -> tuple[Ints, Floats]:
-        """Take the likeliest token of every position, a chunk of logits at a time."""
+        """Take the likeliest token of every position."""
         which, carried, wanted = (torch.from_numpy(one).to(self._memory.device) for one in (members, tokens, lengths))
-        steps, real = _places(wanted, tokens.shape[1])  # (R, N)
+        steps, real = places(wanted, tokens.shape[1])  # (R, N)
         hidden = self._model.decode(carried, steps, real, self._memory[which], self._real[which])
-        chosen, log_probs = [], []
-        for rows in hidden.flatten(0, 1).split(_LOGIT_ROWS):
-            logits = self._model.logits(rows).float()  # (chunk, V)
-            logits[:, :least] = -torch.inf
-            best, token = logits.max(dim=-1)
-            chosen.append(token)
-            log_probs.append(best - logits.logsumexp(dim=-1))
-        return torch.cat(chosen).view_as(carried).cpu().numpy(), torch.cat(log_probs).view_as(carried).cpu().numpy()
+        chosen, log_probs = likeliest(self._model, hidden, least)
+        return chosen.cpu().numpy(), log_probs.cpu().numpy()
 
 
-def _places(lengths: Tensor, width: int) -> tuple[Tensor, Tensor]:
+def likeliest(model: NatTransformer, hidden: Tensor, least: int) -> tuple[Tensor, Tensor]:
+    """Return the likeliest token from `least` on of every place (R, N) and its log-probability."""
+    chosen, log_probs = [], []
+    for rows in hidden.flatten(0, 1).split(_LOGIT_ROWS):
+        logits = model.logits(rows).float()  # (chunk, V)
+        logits[:, :least] = -torch.inf
+        best, token = logits.max(dim=-1)
+        chosen.append(token)
+        log_probs.append(best - logits.logsumexp(dim=-1))
+    return torch.cat(chosen).view(hidden.shape[:2]), torch.cat(log_probs).view(hidden.shape[:2])
+
+
+def places(lengths: Tensor, width: int) -> tuple[Tensor, Tensor]:
     """Return positions and sentence numbers of padded lines with one sentence each."""
     positions = torch.arange(width, device=lengths.device).expand(len(lengths), width)
     return positions, (positions < lengths[:, None]).long()
