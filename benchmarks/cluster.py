@@ -32,10 +32,10 @@ from pathlib import Path
 import psutil
 
 from recoversat.cluster.crew import Crew
-from recoversat.cluster.manifest import Folder, plan, read_manifest
-from recoversat.cluster.merge import merge
-from recoversat.cluster.run import work_off
-from recoversat.cluster.translating import ShardTranslator
+from recoversat.cluster.manifest import plan, read_manifest
+from recoversat.cluster.run import merge, work_off
+from recoversat.cluster.shards import Worker
+from recoversat.cluster.translating import shard_translator
 from recoversat.files.storage import lines_of
 
 SHARD = 512
@@ -126,7 +126,7 @@ def steady_rate(out: Path, workers: int) -> float:
 
     Shards that end before each worker has finished one were begun before; those of the end have no company.
     """
-    shards = sorted(read_manifest(Folder(out)).shards(), key=lambda shard: shard.result.stat().st_mtime)
+    shards = sorted(read_manifest(out).shards(), key=lambda shard: shard.result.stat().st_mtime)
     ends = [shard.result.stat().st_mtime for shard in shards]
     first, last = workers - 1, len(shards) - workers
     return sum(shard.sentences for shard in shards[first + 1 : last + 1]) / (ends[last] - ends[first])
@@ -206,9 +206,9 @@ def overhead(source: Path, sentences: int, folder: Path) -> None:
           f"{total['one worker'] / total['plain']:.3f}")  # fmt: skip
 
 
-def reversed_lines() -> ShardTranslator:
+def reversed_lines() -> Worker:
     """Make a worker that translates nothing."""
-    return ShardTranslator(lambda texts: [text[::-1] for text in texts], lambda: None, jsonl=False)
+    return shard_translator(lambda texts: [text[::-1] for text in texts], lambda: None, jsonl=False)
 
 
 def memory(sentences: int, workers: int, folder: Path) -> None:
@@ -218,9 +218,9 @@ def memory(sentences: int, workers: int, folder: Path) -> None:
             f"This is sentence {n} of a corpus, {n * n % 9973} words before its end.\n" for n in range(sentences)
         )
     began = time.monotonic()
-    manifest = plan(Folder(folder / "out"), [text], {"model": "none", "jsonl": False}, 2048)
+    manifest = plan(folder / "out", [text], {"model": "none", "jsonl": False}, 2048)
     planned = time.monotonic()
-    shards, run = list(manifest.shards()), manifest.folder.run
+    shards, run = list(manifest.shards()), manifest.run
     crew = Crew(workers=workers, ray=True)
     work_off("memory", shards, reversed_lines, crew, state=run)
     worked = time.monotonic()

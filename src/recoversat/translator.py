@@ -19,8 +19,7 @@ from recoversat.engines.engine import Engine
 from recoversat.engines.loading import ComputeType, EngineOptions, load_engine
 from recoversat.engines.pairs import check_pairs
 from recoversat.errors import UserError
-from recoversat.files.builtin import model_folder
-from recoversat.files.model_folder import read_config, resolve_model
+from recoversat.files.model_folder import model_folder, read_config, resolve_model
 from recoversat.inference.assembling import Source, join_drafts, lazy_segments
 from recoversat.inference.background import awaitable
 from recoversat.inference.confidence import Calibration, Curve

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from recoversat.cluster.crew import Crew
-from recoversat.cluster.manifest import Folder, Manifest, plan
-from recoversat.cluster.merge import merge
-from recoversat.cluster.run import work_off
-from recoversat.cluster.translating import ShardTranslator
+from recoversat.cluster.manifest import Manifest, plan
+from recoversat.cluster.run import merge, work_off
+from recoversat.cluster.shards import Worker
+from recoversat.cluster.translating import shard_translator
 
 LINES_A_SHARD = 4
 
@@ -23,8 +23,8 @@ class Shouting:
     diary: Path
     seconds: float
 
-    def __call__(self) -> ShardTranslator:
-        return ShardTranslator(self.translate, lambda: None, jsonl=False)
+    def __call__(self) -> Worker:
+        return shard_translator(self.translate, lambda: None, jsonl=False)
 
     def translate(self, texts: list[str]) -> list[str]:
         with open(self.diary, "a") as stream:
@@ -41,13 +41,13 @@ class Shouting:
 
 
 def plan_of(source: Path, out: Path) -> Manifest:
-    return plan(Folder(out.resolve()), [source], {"model": "made up", "jsonl": False}, LINES_A_SHARD)
+    return plan(out.resolve(), [source], {"model": "made up", "jsonl": False}, LINES_A_SHARD)
 
 
 def shout(source: Path, out: Path, load: Shouting, crew: Crew) -> None:
     """Work all shards off and merge them."""
     manifest = plan_of(source, out)
-    work_off("shout", list(manifest.shards()), load, crew, state=manifest.folder.run)
+    work_off("shout", list(manifest.shards()), load, crew, state=manifest.run)
     merge(manifest)
 
 

@@ -13,7 +13,7 @@ import pytest
 from typer.testing import CliRunner
 
 from recoversat.cli import app
-from recoversat.files.builtin import ASSETS, builtin_model, builtin_models
+from recoversat.files.model_folder import ASSETS, builtin_model, builtin_models
 from recoversat.inference.repairs.cut_loops import most_repeats
 from recoversat.measuring.quality.metrics import corpus_bleu
 from recoversat.serve.work.catalog import model_sources

@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 
 from recoversat import Translator
 from recoversat.cli import app
-from recoversat.files.builtin import builtin_model
+from recoversat.files.model_folder import builtin_model
 from recoversat.inference.confidence import CALIBRATION
 
 DATA = Path(__file__).parents[1] / "data"

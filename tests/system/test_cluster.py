@@ -19,13 +19,14 @@ from pathlib import Path
 import psutil
 import pytest
 
-from recoversat.cluster.crew import Crew, Share
+from recoversat.cluster.crew import Crew
 from recoversat.config import DataConfig
 from recoversat.data.corpus import open_corpus
 from recoversat.data.prepare import TextPairs, prepare
 from recoversat.errors import UserError
-from recoversat.files.builtin import builtin_model
-from recoversat.pipeline.distill import Distillation, distill
+from recoversat.files.model_folder import builtin_model
+from recoversat.pipeline.distill import distill
+from recoversat.pipeline.options import DistillOptions
 
 from .conftest import Run
 from .shouting import LINES_A_SHARD, Shouting, plan_of, shout
@@ -289,12 +290,12 @@ def test_distilling_on_a_cluster_writes_the_same_corpus(address: str, tmp_path: 
         write_sentences(tmp_path / side, 40, seed)
     pairs = TextPairs(tmp_path / "src", tmp_path / "tgt")
     prepare(pairs, corpus, DataConfig(tokenizer="bpe", max_ratio=100), tokenizer_from=teacher, quiet=True)
-    plain = Distillation(teacher, corpus, tmp_path / "plain", 1, 10, device="cpu", quiet=True)
+    plain = DistillOptions(teacher, corpus, tmp_path / "plain", 1, shard_size=10, device="cpu", quiet=True)
     distill(plain)
-    share = replace(plain, out=tmp_path / "shared", crew=Crew(share=Share(2, 3)))
+    share = replace(plain, out=tmp_path / "shared", shard="2/3")
     assert distill(share) == {}
     assert [path.name for path in share.shards.glob("*.npz")] == ["shard-000001.npz"]
-    report = distill(replace(share, crew=Crew(workers=1, ray=True)))
+    report = distill(replace(share, shard=None, cluster="ray"))
     assert report["kept"] > 5
     assert "sentences_per_second" not in report  # nothing was left for this process
     assert open_corpus(share.out).fingerprint == open_corpus(plain.out).fingerprint

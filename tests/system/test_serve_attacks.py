@@ -18,7 +18,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from recoversat.files.builtin import builtin_models
+from recoversat.files.model_folder import builtin_models
 
 from .serving import Running, sentence, serving, write_random_model
 from .test_serve import until

@@ -12,8 +12,7 @@ from contextlib import ExitStack, contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
-from recoversat.files.builtin import builtin_model
-from recoversat.files.model_folder import model_fingerprint
+from recoversat.files.model_folder import builtin_model, model_fingerprint
 from recoversat.translator import Translator
 
 from .serving import Running, serving

@@ -32,7 +32,9 @@ def verb(options: type[Options], epilog: str) -> Callable[[Callable[[Options], N
             run(options(**given))
 
         lists = {one.name: one.default_factory() for one in fields(options) if callable(one.default_factory)}
-        declared = [one for one in inspect.signature(options).parameters.values() if _is_option(one)]
+        # fields that are not `Annotated` are no options, and keep their defaults
+        parameters = inspect.signature(options).parameters.values()
+        declared = [one for one in parameters if hasattr(one.annotation, "__metadata__")]
         command.__annotations__ = {one.name: one.annotation for one in declared}
         asked = [one.replace(default=lists.get(one.name, one.default)) for one in declared]
         command.__signature__ = inspect.Signature(asked)  # type: ignore[attr-defined]
@@ -40,11 +42,6 @@ def verb(options: type[Options], epilog: str) -> Callable[[Callable[[Options], N
         return run
 
     return add
-
-
-def _is_option(field: inspect.Parameter) -> bool:
-    """Tell the fields that are `Annotated` as options from others, which keep their defaults."""
-    return hasattr(field.annotation, "__metadata__")
 
 
 @app.callback(invoke_without_command=True)

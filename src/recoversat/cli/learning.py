@@ -1,5 +1,6 @@
 """Verbs that make models: prepare, train, average, distill, fit; and what can be set in them."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -89,44 +90,18 @@ def average(
     typer.echo(f"averaged {', '.join(path.name for path in chosen)}: {out}", err=True)
 
 
-@app.command(epilog="Example: `recoversat distill teacher corpus --out distilled --beam 4`")
-def distill(
-    teacher: Annotated[Path, typer.Argument(help="Model that writes with K = 1: folder or training run.")],
-    corpus: Annotated[Path, typer.Argument(help="Prepared corpus whose training side it translates.")],
-    out: Annotated[Path, typer.Option(help="Corpus folder to write.")],
-    beam: Annotated[int, typer.Option(min=1, help="Beam size; 1 = greedy.")] = 4,
-    best_of: Annotated[
-        int, typer.Option(min=1, help="Of a model for every K, instead of a beam: the likeliest of so many K.")
-    ] = 1,
-    with_references: Annotated[
-        bool, typer.Option("--with-references", help="Keep the corpus' own translations too: each source twice.")
-    ] = False,
-    shard_size: Annotated[int, typer.Option(min=1, help="Sentences a shard; a kill loses at most one.")] = 10_000,
-    batch_tokens: Annotated[int, typer.Option(min=1, help="Source tokens translated together.")] = 4096,
-    device: options.Device = "auto",
-    workers: options.Workers = None,
-    cluster: options.Cluster = None,
-    per_worker: options.PerWorkerText = None,
-    shard: options.ShardText = None,
-) -> None:
+@verb(options.DistillOptions, "Example: `recoversat distill teacher corpus --out distilled --beam 4`")
+def distill(asked: options.DistillOptions) -> None:
     """Translate the training text with a teacher, resumably; several processes share the work with torchrun.
 
     The text of a second round comes from the student itself: `--best-of 3`.
     """
     import os
 
-    from recoversat.cluster.crew import Crew
     from recoversat.pipeline import distill as distilling
 
     rank, world = int(os.environ.get("RANK", "0")), int(os.environ.get("WORLD_SIZE", "1"))
-    crew = Crew.of(workers, cluster, per_worker, shard, device)
-    if crew.ray:  # workers may be anywhere
-        device = crew.per_worker.device if device == "auto" else device
-        teacher, corpus, out = teacher.resolve(), corpus.resolve(), out.resolve()
-    job = distilling.Distillation(
-        teacher, corpus, out, beam, shard_size, batch_tokens, best_of, with_references, device, rank, world, crew=crew
-    )
-    for key, value in distilling.distill(job).items():
+    for key, value in distilling.distill(replace(asked, rank=rank, world=world)).items():
         typer.echo(f"{key.replace('_', ' ')}: {value}", err=True)
 
 
@@ -140,7 +115,7 @@ def fit(asked: options.FitOptions) -> None:
     """
     from recoversat.model.device import torch_device
     from recoversat.pipeline.fit import fit as run_fit
-    from recoversat.pipeline.fit_defaults import fit_job
+    from recoversat.pipeline.fit_job import fit_job
 
     torch_device(asked.device)  # before any work: is torch here, and is the device?
     run_fit(fit_job(asked), force=asked.force, dry_run=asked.dry_run)

@@ -79,7 +79,7 @@ def calibrate(
 ) -> None:
     """Make a model's confidence the probability of a good translation; kept in its folder (docs/decoding.md)."""
     from recoversat.data.prepare import TextPairs
-    from recoversat.files.builtin import model_folder
+    from recoversat.files.model_folder import model_folder
     from recoversat.measuring.quality.calibration import calibrate, keep
     from recoversat.measuring.reports.table import to_markdown
     from recoversat.translator import Translator
@@ -91,9 +91,9 @@ def calibrate(
     if 1 not in translator.config.train.segment_choices:
         raise UserError(f"{folder}: confidence needs a model that was trained for K = 1 too; this one was not")
     pairs = list(TextPairs(src, tgt))
-    fitted = calibrate(translator, [one for one, _ in pairs], [other for _, other in pairs], chrf)
-    path = keep(folder, f"{translator.source}-{translator.target}", fitted.curve, chrf)
-    typer.echo(to_markdown(fitted.table))
+    curve, table = calibrate(translator, [one for one, _ in pairs], [other for _, other in pairs], chrf)
+    path = keep(folder, f"{translator.source}-{translator.target}", curve, chrf)
+    typer.echo(to_markdown(table))
     typer.echo(f"written to {path}", err=True)
 
 
@@ -122,8 +122,8 @@ def sweep(asked: options.SweepOptions) -> None:
 def bench(asked: options.BenchOptions) -> None:
     """Time systems in turn on the same sentences, CTranslate2 among them: latency, throughput, memory, ratios."""
     from recoversat.measuring.specs import builtin_systems, parse_system, without_repairs
+    from recoversat.measuring.speed.report import report_text
     from recoversat.measuring.speed.run import bench_text, bench_untrained
-    from recoversat.measuring.speed.tables import report_text
 
     if asked.untrained:
         if asked.systems or asked.src or asked.ref:

@@ -13,8 +13,6 @@ from recoversat.serve.settings import ServeSettings
 
 
 class ExportFormat(StrEnum):
-    """What `export` writes."""
-
     onnx = "onnx"
     ctranslate2 = "ctranslate2"
 
@@ -37,10 +35,10 @@ def translate(asked: TranslateOptions) -> None:
 @app.command(epilog="Example: `recoversat merge FOLDER`, after `recoversat translate ... --out FOLDER --shard i/n`")
 def merge(folder: Annotated[Path, typer.Argument(help="Folder that `translate --shard` wrote to.")]) -> None:
     """Join the shards of a run, in the order of the input, or say which are missing."""
-    from recoversat.cluster import merge as merging
-    from recoversat.cluster.manifest import Folder, read_manifest
+    from recoversat.cluster import run
+    from recoversat.cluster.manifest import read_manifest
 
-    _tell_outputs(merging.merge(read_manifest(Folder(folder.resolve()))))
+    _tell_outputs(run.merge(read_manifest(folder.resolve())))
 
 
 def _tell_outputs(outputs: dict[Path, int]) -> None:

@@ -10,64 +10,15 @@ _SHARE = re.compile(r"(\d+)/(\d+)")
 
 
 @dataclass(frozen=True)
-class PerWorker:
-    """What a worker gets."""
-
-    cpus: float = 1
-    gpus: float = 0
-
-    @classmethod
-    def parse(cls, text: str) -> "PerWorker":
-        """Read what people write.
-
-        >>> PerWorker.parse("cpus=2"), PerWorker.parse("gpus=0.25,cpus=4")
-        (PerWorker(cpus=2.0, gpus=0), PerWorker(cpus=4.0, gpus=0.25))
-        """
-        found = [_RESOURCE.fullmatch(one.strip()) for one in text.split(",")]
-        given = {match[1]: float(match[2]) for match in found if match}
-        if not all(found) or not any(given.values()):
-            raise UserError(f"--per-worker {text}: write e.g. cpus=2, gpus=1 or cpus=4,gpus=0.5")
-        return cls(**given)
-
-    @property
-    def threads(self) -> int:
-        """Return how many threads a worker may decode with."""
-        return max(1, int(self.cpus))
-
-    @property
-    def device(self) -> str:
-        return "cuda" if self.gpus else "cpu"
-
-
-@dataclass(frozen=True)
-class Share:
-    """Part `number` of `of`, from 1: for schedulers that start a command many times."""
-
-    number: int = 1
-    of: int = 1
-
-    @classmethod
-    def parse(cls, text: str) -> "Share":
-        """Read i/n.
-
-        >>> Share.parse("3/10")
-        Share(number=3, of=10)
-        """
-        match = _SHARE.fullmatch(text.strip())
-        if not match or not 1 <= int(match[1]) <= int(match[2]):
-            raise UserError(f"--shard {text}: write i/n with i from 1 to n, e.g. 3/10")
-        return cls(int(match[1]), int(match[2]))
-
-
-@dataclass(frozen=True)
 class Crew:
     """Workers of a run; without `ray` the work is done in this process."""
 
     workers: int = 1
-    per_worker: PerWorker = PerWorker()
+    cpus: float = 1  # of each worker
+    gpus: float = 0
     ray: bool = False
     address: str | None = None  # of a Ray cluster that runs; None: one of our own on this machine
-    share: Share | None = None
+    share: tuple[int, int] | None = None  # part i of n, from 1: for schedulers that start a command many times
 
     @classmethod
     def of(
@@ -80,9 +31,43 @@ class Crew:
         """
         if per_worker and threads:
             raise UserError("--per-worker says how many threads a worker has; leave --threads out")
-        each = PerWorker.parse(per_worker or ("gpus=1" if device.startswith("cuda") else f"cpus={threads or 1}"))
+        each = parse_resources(per_worker or ("gpus=1" if device.startswith("cuda") else f"cpus={threads or 1}"))
         kind, _, address = (cluster or "").partition("=")
         if kind not in ("", "ray"):
             raise UserError(f"--cluster {cluster}: there is ray (on this machine) and ray=ADDRESS")
         with_ray = kind == "ray" or (workers or 1) > 1
-        return cls(workers or 1, each, with_ray, address or None, Share.parse(share) if share else None)
+        part = parse_share(share) if share else None
+        return cls(workers or 1, **each, ray=with_ray, address=address or None, share=part)
+
+    @property
+    def threads(self) -> int:
+        return max(1, int(self.cpus))
+
+    @property
+    def device(self) -> str:
+        return "cuda" if self.gpus else "cpu"
+
+
+def parse_resources(text: str) -> dict[str, float]:
+    """Read what a worker gets.
+
+    >>> parse_resources("gpus=0.25,cpus=4")
+    {'gpus': 0.25, 'cpus': 4.0}
+    """
+    found = [_RESOURCE.fullmatch(one.strip()) for one in text.split(",")]
+    given = {match[1]: float(match[2]) for match in found if match}
+    if not all(found) or not any(given.values()):
+        raise UserError(f"--per-worker {text}: write e.g. cpus=2, gpus=1 or cpus=4,gpus=0.5")
+    return given
+
+
+def parse_share(text: str) -> tuple[int, int]:
+    """Read i/n.
+
+    >>> parse_share("3/10")
+    (3, 10)
+    """
+    match = _SHARE.fullmatch(text.strip())
+    if not match or not 1 <= int(match[1]) <= int(match[2]):
+        raise UserError(f"--shard {text}: write i/n with i from 1 to n, e.g. 3/10")
+    return int(match[1]), int(match[2])

@@ -14,22 +14,8 @@ from recoversat.files.identity import claim
 from recoversat.files.storage import atomic_file, faults_named, read_json
 from recoversat.pipeline.outputs import refuse_same_names
 
+RUN = "run"  # folder beside the outputs, with all that makes a run continue after a kill
 _NAME, _SETTINGS = "manifest.jsonl", "settings.json"
-
-
-@dataclass(frozen=True)
-class Folder:
-    """Where a run keeps what: the outputs, and beneath `run` all that makes it continue after a kill."""
-
-    out: Path
-
-    @property
-    def run(self) -> Path:
-        return self.out / "run"
-
-    def result(self, key: str) -> Path:
-        """Return the file of a shard's result; no folder gets so many that listing it takes long."""
-        return self.run / "shards" / key[:2] / f"{key}.gz"
 
 
 @dataclass(frozen=True)
@@ -51,12 +37,15 @@ class PlannedFile:
 class Manifest:
     """All shards of a run, in the order of the input."""
 
-    folder: Folder
+    out: Path  # folder of the outputs
     settings: dict[str, Any]  # of decoding, with the model's fingerprint: what beside the text a result depends on
     files: list[PlannedFile]
 
+    @property
+    def run(self) -> Path:
+        return self.out / RUN
+
     def shards(self) -> Iterator[Shard]:
-        """Yield the shards, in the order of the input."""
         for file in self.files:
             yield from self.shards_of(file)
 
@@ -66,7 +55,8 @@ class Manifest:
         for part in file.parts:
             key = shard_key(self.settings, f"{part.count} {part.digest}")
             name = f"{file.path.name}, {unit} {part.first + 1:,}-{part.first + part.count:,}"
-            yield Shard(key, name, part.count, self.folder.result(key), (file.path, part))
+            result = self.run / "shards" / key[:2] / f"{key}.gz"  # no folder gets so many that listing it takes long
+            yield Shard(key, name, part.count, result, (file.path, part))
 
 
 def shard_key(settings: dict[str, Any], content: str) -> str:
@@ -75,18 +65,19 @@ def shard_key(settings: dict[str, Any], content: str) -> str:
     return hashlib.blake2b(described.encode(), digest_size=16).hexdigest()
 
 
-def plan(folder: Folder, inputs: list[Path], settings: dict[str, Any], shard_size: int) -> Manifest:
+def plan(out: Path, inputs: list[Path], settings: dict[str, Any], shard_size: int) -> Manifest:
     """Cut the inputs into shards and write the manifest; files that did not change are not read again.
 
     A run that was begun here is continued: with other settings it is refused, with other text only that is new work.
     """
     refuse_same_names(inputs)
-    if any(path.name == "run" for path in inputs):
+    if any(path.name == RUN for path in inputs):
         raise UserError("an input is called run, as the folder beside the outputs is; rename it")
-    folder.run.mkdir(parents=True, exist_ok=True)
-    refusal = f"{folder.out} holds a run with other settings or another model; write elsewhere"
-    claim(folder.run / _SETTINGS, settings | {"shard_size": shard_size}, refusal)
-    known = {file.path: file for file in _read_files(folder)} if (folder.run / _NAME).is_file() else {}
+    run = out / RUN
+    run.mkdir(parents=True, exist_ok=True)
+    refusal = f"{out} holds a run with other settings or another model; write elsewhere"
+    claim(run / _SETTINGS, settings | {"shard_size": shard_size}, refusal)
+    known = {file.path: file for file in _read_files(run)} if (run / _NAME).is_file() else {}
     files = []
     for path in map(Path.resolve, inputs):
         if (file := known.get(path)) is None or not file.stays:
@@ -95,37 +86,36 @@ def plan(folder: Folder, inputs: list[Path], settings: dict[str, Any], shard_siz
             file.parts.extend(open_input(path, jsonl=settings["jsonl"]).parts(shard_size))
         files.append(file)
     if files != list(known.values()):
-        _write_files(folder, files)
-    return Manifest(folder, settings, files)
+        _write_files(run, files)
+    return Manifest(out, settings, files)
 
 
-def read_manifest(folder: Folder) -> Manifest:
-    """Read the manifest of a run that was begun."""
-    if not (folder.run / _NAME).is_file():
-        raise UserError(f"{folder.out}: no run here ({folder.run / _NAME} is missing); translate --workers begins one")
-    settings = read_json(folder.run / _SETTINGS, "folder of a run")
-    return Manifest(folder, {key: value for key, value in settings.items() if key != "shard_size"}, _read_files(folder))
+def read_manifest(out: Path) -> Manifest:
+    run = out / RUN
+    if not (run / _NAME).is_file():
+        raise UserError(f"{out}: no run here ({run / _NAME} is missing); translate --workers begins one")
+    settings = read_json(run / _SETTINGS, "folder of a run")
+    return Manifest(out, {key: value for key, value in settings.items() if key != "shard_size"}, _read_files(run))
 
 
-def _write_files(folder: Folder, files: list[PlannedFile]) -> None:
-    """Write a line for each file and each of its parts."""
-    with atomic_file(folder.run / _NAME) as scratch, open(scratch, "w", encoding="utf-8") as stream:
+def _write_files(run: Path, files: list[PlannedFile]) -> None:
+    with atomic_file(run / _NAME) as scratch, open(scratch, "w", encoding="utf-8") as stream:
         for file in files:
             head = {"file": str(file.path), "size": file.size, "changed": file.changed, "parts": len(file.parts)}
             stream.write(json.dumps(head, ensure_ascii=False) + "\n")
             stream.writelines(json.dumps(asdict(part)) + "\n" for part in file.parts)
 
 
-def _read_files(folder: Folder) -> list[PlannedFile]:
+def _read_files(run: Path) -> list[PlannedFile]:
     files = []
     try:
-        with open(folder.run / _NAME, encoding="utf-8") as stream:
+        with open(run / _NAME, encoding="utf-8") as stream:
             for line in stream:
                 head = json.loads(line)
                 parts = [Part(**json.loads(next(stream))) for _ in range(head["parts"])]
                 files.append(PlannedFile(Path(head["file"]), head["size"], head["changed"], parts))
     except (ValueError, KeyError, TypeError, StopIteration):
-        raise UserError(f"{folder.run / _NAME} is damaged; remove it and start the same command again") from None
+        raise UserError(f"{run / _NAME} is damaged; remove it and start the same command again") from None
     return files
 
 

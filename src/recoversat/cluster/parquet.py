@@ -19,8 +19,6 @@ _ROWS = 4096  # decoded at a time
 
 
 class ParquetInput:
-    """Rows of a Parquet file."""
-
     def __init__(self, path: Path) -> None:
         self._path = path
         try:
@@ -35,16 +33,19 @@ class ParquetInput:
             raise UserError(f'{path}: the column "{TEXT}" is no text but {kind}')
 
     def parts(self, size: int) -> Iterator[Part]:
-        for first in range(0, self._n_rows, size):
-            count = min(size, self._n_rows - first)
-            texts = [str(text) for table in self._tables(first, count, [TEXT]) for text in table[TEXT].to_pylist()]
-            yield Part(first, count, first, _digest(texts))
+        n_rows = int(self._file.metadata.num_rows)
+        for first in range(0, n_rows, size):
+            count = min(size, n_rows - first)
+            yield Part(first, count, first, _digest(self._column(first, count)))
 
     def texts(self, part: Part) -> list[str]:
-        column = [text for table in self._tables(part.first, part.count, [TEXT]) for text in table[TEXT].to_pylist()]
-        if len(column) != part.count or _digest(map(str, column)) != part.digest:
+        column = self._column(part.first, part.count)
+        if len(column) != part.count or _digest(column) != part.digest:
             raise UserError(f"{self._path}: changed since the run was planned; start the command again to plan anew")
         return [text or "" for text in column]  # a row without text stays without translation
+
+    def _column(self, first: int, count: int) -> list[str | None]:
+        return [text for table in self._tables(first, count, [TEXT]) for text in table[TEXT].to_pylist()]
 
     def write(self, out: Path, translated: Iterable[tuple[Part, list[str]]]) -> int:
         added = pyarrow.field(TRANSLATION, pyarrow.string())
@@ -58,10 +59,6 @@ class ParquetInput:
                 column = pyarrow.array(translations, pyarrow.string(), mask=missing)
                 writer.write_table(table.append_column(added, column))
         return 0
-
-    @property
-    def _n_rows(self) -> int:
-        return int(self._file.metadata.num_rows)
 
     def _tables(self, first: int, count: int, columns: list[str]) -> Iterator[Any]:
         """Yield rows as tables: of the row groups that hold some, a few rows at a time."""
@@ -80,5 +77,5 @@ class ParquetInput:
             start += length
 
 
-def _digest(texts: Iterable[str]) -> str:
-    return digest_of([f"{len(text)}:{text}\n".encode() for text in texts])
+def _digest(column: list[str | None]) -> str:
+    return digest_of([f"{len(text)}:{text}\n".encode() for text in map(str, column)])

@@ -12,7 +12,6 @@ from statistics import median
 from typing import Any
 
 from recoversat.cluster.crew import Crew
-from recoversat.cluster.report import RunReport
 from recoversat.cluster.shards import Load, Outcome, Shard, Verdict, Worker, WorkList, attempt
 from recoversat.errors import UserError
 
@@ -29,8 +28,6 @@ _STORE_BYTES = 80 << 20  # for objects; none of ours is large
 
 
 class _Actor:
-    """One process of the cluster."""
-
     _worker: Worker
 
     def load(self, load: Load) -> str:
@@ -61,17 +58,14 @@ def connected(crew: Crew) -> Iterator[None]:
         yield
         return
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    how: dict[str, Any] = {"address": crew.address or "local", "log_to_driver": False, "logging_level": logging.ERROR}
     if crew.address:
         _check_reachable(crew.address)
+    else:
+        how |= {"num_cpus": max(1, math.ceil(crew.workers * crew.cpus)), "object_store_memory": _STORE_BYTES}
+        how |= {"include_dashboard": False}
     try:
-        if crew.address:
-            ray.init(address=crew.address, log_to_driver=False, logging_level=logging.ERROR)
-        else:
-            cpus = math.ceil(crew.workers * crew.per_worker.cpus)
-            ray.init(
-                address="local", num_cpus=max(1, cpus), object_store_memory=_STORE_BYTES, include_dashboard=False,
-                log_to_driver=False, logging_level=logging.ERROR,
-            )  # fmt: skip
+        ray.init(**how)
     except ConnectionError as error:
         raise UserError(f"{crew.address}: no Ray cluster, or one with another token than ours ({error})") from None
     try:
@@ -93,38 +87,35 @@ def _check_reachable(address: str) -> None:
 class RayPool:
     """Actors that come and go: no more than asked for or needed, as many as the cluster has room for."""
 
-    def __init__(self, crew: Crew, todo: WorkList, load: Load, report: RunReport) -> None:
-        self._crew, self._todo, self._load, self._report = crew, todo, load, report
+    def __init__(self, crew: Crew, todo: WorkList, load: Load) -> None:
+        self._crew, self._todo, self._load = crew, todo, load
         self._tasks: dict[Any, _Task] = {}  # by the reference that Ray gives for their results
         self._stillborn = 0  # workers that died one after the other before they had a model
-        each = crew.per_worker
-        self._actor_class: Any = ray.remote(num_cpus=each.cpus, num_gpus=each.gpus, max_restarts=0)(_Actor)
+        self._actor_class: Any = ray.remote(num_cpus=crew.cpus, num_gpus=crew.gpus, max_restarts=0)(_Actor)
 
     def work(self) -> None:
         """Hand out shards until none is left, or no more shall be begun and those begun are finished."""
         try:
-            while self._is_needed():
-                self._hire()
+            while wanted := self._at_work + (0 if self._todo.stopped else len(self._todo.waiting)):
+                self._hire(wanted)
                 ray.wait(list(self._tasks), num_returns=1, timeout=_TICK_SECONDS)
                 ready, _ = ray.wait(list(self._tasks), num_returns=len(self._tasks), timeout=0)  # all there are by now
                 for reference in ready:
                     self._hear(reference)
                 self._replace_hanging()
-                self._report.workers = sum(task.shard is not None for task in self._tasks.values())
-                self._report.tick()
+                self._todo.workers = self._at_work
+                self._todo.tick()
         finally:
             for task in self._tasks.values():
                 ray.kill(task.actor)
 
-    def _is_needed(self) -> bool:
-        at_work = any(task.shard for task in self._tasks.values())
-        return at_work or bool(self._todo.waiting and not self._todo.stopped)
+    @property
+    def _at_work(self) -> int:
+        return sum(task.shard is not None for task in self._tasks.values())
 
-    def _hire(self) -> None:
+    def _hire(self, wanted: int) -> None:
         """Ask for workers; those the cluster has no room for yet begin when it has."""
-        at_work = sum(task.shard is not None for task in self._tasks.values())
-        wanted = 0 if self._todo.stopped else len(self._todo.waiting)
-        while len(self._tasks) < min(self._crew.workers, at_work + wanted):
+        while len(self._tasks) < min(self._crew.workers, wanted):
             actor = self._actor_class.remote()
             self._tasks[actor.load.remote(self._load)] = _Task(actor, None, time.monotonic())
 
@@ -151,7 +142,7 @@ class RayPool:
     def _lose(self, task: _Task, reason: str) -> None:
         """Note that a worker is gone; `_hire` finds another one."""
         ray.kill(task.actor)
-        self._report.replaced += 1
+        self._todo.replaced += 1
         _log.warning("a worker is lost and replaced (%s): %s", task.shard.name if task.shard else "loading", reason)
         if task.shard:
             self._settle(task.shard, Outcome(Verdict.FAILED, f"its worker died: {reason}"))
@@ -164,7 +155,6 @@ class RayPool:
         if shard.is_done:  # it died after its last word
             outcome = Outcome(Verdict.DONE, seconds=outcome.seconds)
         self._todo.settle(shard, outcome)
-        self._report.settled(shard, outcome)
 
     def _replace_hanging(self) -> None:
         if not self._todo.durations:

@@ -3,17 +3,19 @@
 import time
 import traceback
 from collections import Counter, deque
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from recoversat.errors import UserError
-from recoversat.files.storage import NO_SPACE, write_json
+from recoversat.files.storage import NO_SPACE, write_json, write_text
+from recoversat.show.progress import Bar
 
 MAX_TRIES = 3
 SET_ASIDE = "set-aside"  # folder with a file for each shard that was set aside
+_EVERY_SECONDS = 5.0  # figures are written
 
 
 @dataclass(frozen=True)
@@ -28,17 +30,10 @@ class Shard:
 
     @property
     def is_done(self) -> bool:
-        """Say whether somebody has written the result."""
         return self.result.exists()
 
 
-class Worker(Protocol):
-    """Has a model in memory and works off one shard after the other."""
-
-    def finish(self, shard: Shard) -> None:
-        """Write the result of a shard, whole or not at all."""
-
-
+Worker = Callable[[Shard], None]  # has a model in memory; writes the result of a shard, whole or not at all
 Load = Callable[[], Worker]  # travels to the process that works, and makes a worker there
 
 
@@ -47,8 +42,6 @@ class RunStoppedError(UserError):
 
 
 class Verdict(Enum):
-    """How an attempt ended."""
-
     DONE = "done"
     FAILED = "failed"  # may be tried again
     REFUSED = "refused"  # would fail again: the input is damaged
@@ -57,8 +50,6 @@ class Verdict(Enum):
 
 @dataclass(frozen=True)
 class Outcome:
-    """How an attempt ended, why, and how long it took."""
-
     verdict: Verdict
     reason: str = ""
     seconds: float = 0.0
@@ -68,7 +59,7 @@ def attempt(worker: Worker, shard: Shard) -> Outcome:
     """Let a worker do a shard and judge what comes of it."""
     began = time.monotonic()
     try:
-        worker.finish(shard)
+        worker(shard)
     except RunStoppedError as error:
         return Outcome(Verdict.STOPPED, str(error))
     except UserError as error:
@@ -81,22 +72,25 @@ def attempt(worker: Worker, shard: Shard) -> Outcome:
     return Outcome(Verdict.DONE, seconds=time.monotonic() - began)
 
 
-@dataclass
 class WorkList:
-    """The shards of a run that are still to be done; counts attempts and sets aside what fails again and again."""
+    """The shards of a run that are still to be done, and how far all workers have come.
 
-    aside: Path  # where a file says why a shard was set aside
-    waiting: deque[Shard] = field(default_factory=deque)
-    tries: Counter[str] = field(default_factory=Counter)
-    durations: deque[float] = field(default_factory=lambda: deque(maxlen=100))  # of the latest shards
-    failed: list[tuple[Shard, str]] = field(default_factory=list)
-    stopped: str = ""  # why no more is handed out
-    retries: int = 0
+    The folder `state` gets figures that Prometheus can collect, and a file for each shard that fails again and again.
+    """
 
-    @classmethod
-    def of(cls, shards: Iterable[Shard], aside: Path) -> "WorkList":
-        """List what nobody has done yet."""
-        return cls(aside, deque(shard for shard in shards if not shard.is_done))
+    def __init__(self, shards: Sequence[Shard], bar: Bar, state: Path, metrics: str = "metrics.prom") -> None:
+        self._bar, self._aside, self._metrics = bar, state / SET_ASIDE, state / metrics
+        self.waiting = deque(shard for shard in shards if not shard.is_done)
+        self.durations: deque[float] = deque(maxlen=100)  # of the latest shards
+        self.stopped = ""  # why no more is handed out
+        self.workers = 1
+        self.replaced = 0  # workers that died or were too slow
+        self._tries: Counter[str] = Counter()
+        self._retries = 0
+        self._failed: list[tuple[Shard, str]] = []
+        self._sentences, self._left = (sum(shard.sentences for shard in some) for some in (shards, self.waiting))
+        self._fresh = 0  # sentences done since the run was started
+        self._began, self._written = time.monotonic(), 0.0
 
     def next(self) -> Shard | None:
         """Hand out a shard; None where there is none, or no more shall be begun."""
@@ -108,21 +102,26 @@ class WorkList:
 
     def settle(self, shard: Shard, outcome: Outcome) -> None:
         """Note how an attempt ended; what failed waits behind all others for its next one."""
+        record = self._aside / f"{shard.key}.json"
         if outcome.verdict is Verdict.DONE:
             self.durations.append(outcome.seconds)
-            (self.aside / f"{shard.key}.json").unlink(missing_ok=True)
-            return
-        if outcome.verdict is Verdict.STOPPED:
+            record.unlink(missing_ok=True)
+            self._fresh += shard.sentences
+            hours = (self._left - self._fresh) / self._rate * self.workers / 3600
+            note = f"{self._rate:,.1f} sentences/s, workers: {self.workers}, worker-hours left: {hours:.2f}"
+            self._bar.advance(shard.sentences, note)
+        elif outcome.verdict is Verdict.STOPPED:
             self.stop(outcome.reason)
-            return
-        self.tries[shard.key] += 1
-        if outcome.verdict is Verdict.FAILED and self.tries[shard.key] < MAX_TRIES:
-            self.retries += 1
-            self.waiting.append(shard)
-            return
-        self.failed.append((shard, outcome.reason))
-        record = {"shard": shard.name, "tries": self.tries[shard.key], "reason": outcome.reason}
-        write_json(self.aside / f"{shard.key}.json", record)
+        else:
+            self._tries[shard.key] += 1
+            if outcome.verdict is Verdict.FAILED and self._tries[shard.key] < MAX_TRIES:
+                self._retries += 1
+                self.waiting.append(shard)
+            else:
+                self._failed.append((shard, outcome.reason))
+                said = {"shard": shard.name, "tries": self._tries[shard.key], "reason": outcome.reason}
+                write_json(record, said)
+        self.tick()
 
     def stop(self, reason: str) -> None:
         """Hand out no more; the first reason counts."""
@@ -130,18 +129,36 @@ class WorkList:
 
     def raise_failures(self) -> None:
         """Name what was set aside, and why."""
-        if self.failed:
-            lines = [f"{shard.name}: {reason}" for shard, reason in self.failed]
+        if self._failed:
+            lines = [f"{shard.name}: {reason}" for shard, reason in self._failed]
             raise UserError(
                 f"{len(lines)} shards were set aside; all others are done. Repair what is named here and start the "
                 "same command again: only these are tried again.\n  " + "\n  ".join(lines)
             )
 
+    @property
+    def _rate(self) -> float:
+        return self._fresh / max(time.monotonic() - self._began, 1e-9)
 
-def work_here(todo: WorkList, load: Load, settled: Callable[[Shard, Outcome], None]) -> None:
-    """Work shards off one after the other in this process."""
+    def tick(self, *, now: bool = False) -> None:
+        """Write the figures, every few seconds."""
+        if not now and time.monotonic() - self._written <= _EVERY_SECONDS:
+            return
+        self._written = time.monotonic()
+        figures = {
+            "sentences": self._sentences,
+            "sentences_done": self._sentences - self._left + self._fresh,
+            "sentences_per_second": round(self._rate, 2),
+            "workers": self.workers,
+            "workers_replaced_total": self.replaced,
+            "shards_waiting": len(self.waiting),
+            "shards_retried_total": self._retries,
+            "shards_set_aside": len(self._failed),
+        }
+        write_text(self._metrics, "".join(f"recoversat_run_{name} {value}\n" for name, value in figures.items()))
+
+
+def work_here(todo: WorkList, load: Load) -> None:
     worker = load()
     while shard := todo.next():
-        outcome = attempt(worker, shard)
-        todo.settle(shard, outcome)
-        settled(shard, outcome)
+        todo.settle(shard, attempt(worker, shard))

@@ -3,15 +3,14 @@
 import gzip
 import json
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import cast
 
-from recoversat.cluster.inputs import Input, open_input
-from recoversat.cluster.shards import RunStoppedError, Shard
+from recoversat.cluster.inputs import open_input
+from recoversat.cluster.shards import RunStoppedError, Shard, Worker
 from recoversat.engines.loading import ComputeType
-from recoversat.files.builtin import model_folder
-from recoversat.files.model_folder import model_fingerprint
+from recoversat.files.model_folder import model_fingerprint, model_folder
 from recoversat.files.storage import atomic_file
 from recoversat.pipeline.options import TranslateOptions
 
@@ -31,51 +30,41 @@ def _folder(asked: TranslateOptions) -> Path:
     return model_folder(asked.model, asked.source, asked.target).resolve()
 
 
-@dataclass(frozen=True)
-class LoadTranslator:
-    """Makes a worker where it is called; refuses a model that is not the one of the run."""
+def load_translator(asked: TranslateOptions, fingerprint: str, threads: int = 1) -> Worker:
+    """Make a worker here, where it is called; refuse a model that is not the one of the run.
 
-    asked: TranslateOptions  # with the languages that were found and the device of a worker
-    fingerprint: str
-    threads: int = 1
+    `asked` comes with the languages that were found and the device of a worker.
+    """
+    from recoversat.pipeline.translate_files import translate_texts
+    from recoversat.translator import WINDOW, Translator
 
-    def __call__(self) -> "ShardTranslator":
-        from recoversat.pipeline.translate_files import translate_texts
-        from recoversat.translator import WINDOW, Translator
+    guard = ModelGuard(_folder(asked), fingerprint)
+    guard.check()
+    translator = Translator(
+        _folder(asked), source=asked.source, target=asked.target, device=asked.device,
+        compute_type=cast("ComputeType", asked.compute_type), intra_threads=threads,
+    )  # fmt: skip
+    size = asked.batch_size * WINDOW
 
-        asked, guard = self.asked, ModelGuard(_folder(self.asked), self.fingerprint)
-        guard.check()
-        translator = Translator(
-            _folder(asked), source=asked.source, target=asked.target, device=asked.device,
-            compute_type=cast("ComputeType", asked.compute_type), intra_threads=self.threads,
-        )  # fmt: skip
-        size = asked.batch_size * WINDOW
+    def translate(texts: list[str]) -> list[str]:
+        blocks = (texts[at : at + size] for at in range(0, len(texts), size))
+        return [one.text for block in blocks for one in translate_texts(translator, block, asked)]
 
-        def translate(texts: list[str]) -> list[str]:
-            blocks = (texts[at : at + size] for at in range(0, len(texts), size))
-            return [one.text for block in blocks for one in translate_texts(translator, block, asked)]
-
-        guard.check()
-        return ShardTranslator(translate, guard.check, jsonl=asked.jsonl)
+    guard.check()
+    return shard_translator(translate, guard.check, jsonl=asked.jsonl)
 
 
-class ShardTranslator:
-    """Reads the text of a shard, translates it and writes its result."""
+def shard_translator(translate: Translate, check: Callable[[], None], *, jsonl: bool) -> Worker:
+    """Return what reads the text of a shard, translates it and writes its result."""
+    opened = lru_cache(maxsize=1)(partial(open_input, jsonl=jsonl))  # shards come in the order of the input
 
-    def __init__(self, translate: Translate, check: Callable[[], None], *, jsonl: bool) -> None:
-        self._translate, self._check, self._jsonl = translate, check, jsonl
-        self._inputs: dict[Path, Input] = {}  # the latest one: shards come in the order of the input
-
-    def finish(self, shard: Shard) -> None:
+    def finish(shard: Shard) -> None:
         path, part = shard.content
-        translations = self._translate(self._input(path).texts(part))
-        self._check()
+        translations = translate(opened(path).texts(part))
+        check()
         write_result(shard.result, translations)
 
-    def _input(self, path: Path) -> Input:
-        if path not in self._inputs:
-            self._inputs = {path: open_input(path, jsonl=self._jsonl)}
-        return self._inputs[path]
+    return finish
 
 
 class ModelGuard:

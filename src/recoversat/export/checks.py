@@ -1,14 +1,26 @@
-"""Does an exported model still say what the original says? Compared token by token, and by BLEU."""
+"""Does an exported model still say what the original says? Compared token by token, and by BLEU.
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+What is found is shown to the user, kept as export.json and written on the model card.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from importlib.metadata import version
+from pathlib import Path
+from string import Template
+from typing import Any
 
 import numpy as np
 
+from recoversat import __version__
+from recoversat.config import Config
 from recoversat.engines.engine import Engine, Options
 from recoversat.errors import UserError
+from recoversat.export.shortlist import ShortlistReport
 from recoversat.measuring.quality.metrics import corpus_bleu
 
+FORMAT = "recoversat-export-1"
+_UNMEASURED = "BLEU not measured: no validation text was given (--corpus, or --valid-src and --valid-tgt)"
 _MAX_LOSS = 0.3  # of BLEU
 
 
@@ -56,7 +68,6 @@ def compare_tokens(
 
 
 def compare_bleu(wanted: Sequence[str], got: Sequence[str], references: Sequence[str]) -> BleuChange:
-    """Score what torch and the exported model wrote."""
     before, after = corpus_bleu(wanted, references), corpus_bleu(got, references)
     return BleuChange(before.value, after.value, len(references), after.signature)
 
@@ -68,3 +79,81 @@ def refuse_loss(change: BleuChange, force: bool = False) -> None:
             f"int8 loses {-change.change:.2f} BLEU ({change.torch:.2f} -> {change.exported:.2f}), "
             f"more than {_MAX_LOSS}; export fp32 alone, or pass --force to keep it"
         )
+
+
+@dataclass(frozen=True)
+class ExportReport:
+    source: Mapping[str, Any]  # fingerprint and size of the torch weights
+    sample: str  # which sentences were compared token by token
+    agreements: list[Agreement]
+    int8: BleuChange | None
+    files: Mapping[str, Mapping[str, int]]  # precision -> name -> bytes
+    shortlist: ShortlistReport | None = None
+    calibrated_on: int = 0  # validation sentences that gave int8 its scales; 0 = each batch gives its own
+
+    @property
+    def sizes(self) -> dict[str, int]:
+        return {name: sum(files.values()) for name, files in self.files.items()}
+
+    @property
+    def int8_cost(self) -> str:
+        """Say what int8 costs, or that nobody knows."""
+        return f"{self.int8.as_text()} on {self.int8.sentences:,} validation sentences" if self.int8 else _UNMEASURED
+
+    @property
+    def int8_scales(self) -> str:
+        """Say where the scales of int8 come from."""
+        if not self.calibrated_on:
+            return "int8 takes its scales from each batch, so neighbours can move a near tie: give validation text"
+        return f"int8 has fixed scales, measured on {self.calibrated_on} validation sentences: neighbours do not matter"
+
+    def as_text(self) -> str:
+        lines = [f"{agreement.as_text()} ({self.sample})" for agreement in self.agreements]
+        lines += [f"int8: {self.int8_cost}", self.int8_scales] if "int8" in self.files else []
+        lines += [
+            f"{name}: {_megabytes(size)}, torch {_megabytes(self.source['bytes'])}" for name, size in self.sizes.items()
+        ]
+        return "\n".join([*lines, *([self.shortlist.as_text()] if self.shortlist else [])])
+
+    def as_json(self) -> dict[str, Any]:
+        bleu = {"precision": "int8", "change": self.int8.change, **asdict(self.int8)} if self.int8 else _UNMEASURED
+        packages = ("numpy", "onnx", "onnxruntime", "torch")
+        return {
+            "format": FORMAT,
+            "versions": {"recoversat": __version__} | {name: version(name) for name in packages},
+            "source": dict(self.source),
+            "checks": {"sample": self.sample, "tokens": list(map(asdict, self.agreements)), "bleu": bleu},
+            "calibrated_on": self.calibrated_on,
+            "precisions": {
+                name: {"bytes": self.sizes[name], "files": dict(files)} for name, files in self.files.items()
+            },
+        }
+
+
+def export_card(config: Config, facts: Mapping[str, Any], report: ExportReport) -> str:
+    ours = "RecoverSAT" if max(config.train.segment_choices) > 1 else "Transformer"
+    rows = [f"| {name} | {_megabytes(size)} | {_against_torch(name, report)} |" for name, size in report.sizes.items()]
+    return Template(Path(__file__).with_name("card_onnx.md").read_text(encoding="utf-8")).substitute(
+        languages=config.data.languages,
+        kind=ours if config.model.kind == "segments" else config.model.kind.upper(),
+        parameters=f"{report.source['parameters']:,}",
+        preset=config.preset or "none",
+        segments=config.train.segments,
+        version=__version__,
+        facts="\n".join(f"- {name}: {value}" for name, value in facts.items()),
+        torch=_megabytes(report.source["bytes"]),
+        rows="\n".join(rows),
+        sample=report.sample,
+        scales=f"{report.int8_scales}.\n" if "int8" in report.files else "",
+    )
+
+
+def _against_torch(precision: str, report: ExportReport) -> str:
+    mine = [one for one in report.agreements if one.precision == precision]
+    same, total = sum(one.same for one in mine), sum(one.sentences for one in mine)
+    tokens = f"{same} of {total} sample translations the same"
+    return tokens if precision != "int8" else f"{report.int8_cost}; {tokens}"
+
+
+def _megabytes(size: int) -> str:
+    return f"{size / 1e6:.1f} MB"

@@ -12,15 +12,7 @@ from recoversat.engines.engine import Options
 from recoversat.errors import UserError
 from recoversat.export.checks import compare_bleu, refuse_loss
 from recoversat.export.ctranslate2_writer import MODEL, POSITIONS, import_ctranslate2, write_ctranslate2
-from recoversat.export.folder import (
-    BATCH,
-    Original,
-    ValidationText,
-    check_place,
-    load_original,
-    sample_sources,
-    translated,
-)
+from recoversat.export.folder import BATCH, Original, ValidationText, check_place, load_original, sample_sources
 from recoversat.export.onnx import PrecisionName
 from recoversat.files.model_folder import read_config, resolve_model
 from recoversat.files.storage import atomic_folder
@@ -35,7 +27,9 @@ def export_ctranslate2(
 ) -> str:
     """Write `out` whole, or nothing where a check fails, and say what was found; `force` replaces and overrules."""
     import_ctranslate2()
-    precision = _one(precisions)
+    if len(precisions) > 1:
+        raise UserError("--format ctranslate2 writes one precision a folder: give one --precision, int8 or fp32")
+    precision = precisions[0] if precisions else "fp32"  # which its engine turns into int8 itself
     _check_autoregressive(model)
     original = load_original(model)
     check_place(out, original.folder, force)
@@ -47,13 +41,6 @@ def export_ctranslate2(
         lines.append(f"{precision}: {(folder / MODEL).stat().st_size / 1e6:.1f} MB")
         (folder / "README.md").write_text(_card(original, precision, lines), encoding="utf-8")
     return "\n".join(lines)
-
-
-def _one(precisions: Sequence[PrecisionName]) -> PrecisionName:
-    """A CTranslate2 folder has one precision; without a choice it is fp32, which its engine turns into int8 itself."""
-    if len(precisions) > 1:
-        raise UserError("--format ctranslate2 writes one precision a folder: give one --precision, int8 or fp32")
-    return precisions[0] if precisions else "fp32"
 
 
 def _check_autoregressive(model: Path) -> None:
@@ -108,7 +95,7 @@ def _measure(
         return [one.text for one in peer.translate(texts, BATCH)]
 
     data = original.config.data
-    wanted = translated(original, original.engine, valid, segments=1)
+    wanted = original.translate(valid, original.engine, segments=1)
     got = translate_directed(directed(valid.src, data, data.tgt_lang), theirs)
     change = compare_bleu(wanted, got, valid.tgt)
     refuse_loss(change, force)

@@ -10,23 +10,22 @@ import numpy as np
 import torch
 
 from recoversat.config import Config
-from recoversat.data.corpus import open_corpus
 from recoversat.data.prepare import TextPairs
 from recoversat.engines.engine import Engine
 from recoversat.engines.loading import EXPORT, ONNX, engine_for, onnx_engine
 from recoversat.engines.onnx.engine import usable_cores
 from recoversat.errors import UserError
 from recoversat.export.calibration import calibrate
-from recoversat.export.checks import Agreement, compare_bleu, compare_tokens, refuse_loss
+from recoversat.export.checks import Agreement, ExportReport, compare_bleu, compare_tokens, export_card, refuse_loss
 from recoversat.export.onnx import PrecisionName, export_model
-from recoversat.export.report import ExportReport, export_card
-from recoversat.export.shortlist import add_shortlist, pairs_of
+from recoversat.export.shortlist import add_shortlist, corpus_of, pairs_of
 from recoversat.files.model_folder import WEIGHTS, read_config, resolve_model, weights_fingerprint, write_description
 from recoversat.files.storage import atomic_folder, refuse_existing, write_json
+from recoversat.measuring.quality.validation import translate_valid
 from recoversat.model.build import Model
 from recoversat.model.weights import load_model
-from recoversat.text.directions import directed, encode_directed, translate_directed
-from recoversat.text.tokenizer import Tokenizer, join_subwords, load_tokenizer, vocabulary_fingerprint
+from recoversat.text.directions import directed, encode_directed
+from recoversat.text.tokenizer import Tokenizer, join_subwords, load_tokenizer
 from recoversat.translator import Translator
 from recoversat.vocab import N_SPECIAL
 
@@ -45,8 +44,6 @@ class ValidationText:
 
 @dataclass(frozen=True)
 class Original:
-    """The model that is exported."""
-
     folder: Path
     model: Model
     config: Config
@@ -55,6 +52,10 @@ class Original:
     @property
     def engine(self) -> Engine:
         return engine_for(self.model, torch.device("cpu"))
+
+    def translate(self, valid: ValidationText, engine: Engine, segments: int | None = None) -> list[str]:
+        """Translate the whole validation text with an engine, this one's or one that was made of it."""
+        return translate_valid(Translator.of(engine, self.tokenizer, self.config), valid.src, BATCH, segments)
 
 
 def export_folder(
@@ -93,9 +94,7 @@ def validation_text(model: Path, corpus: Path | None, files: TextPairs | None) -
         raise UserError("give either --corpus, or --valid-src and --valid-tgt")
     folder = resolve_model(model)
     if corpus:
-        if vocabulary_fingerprint(corpus) != vocabulary_fingerprint(folder):
-            raise UserError(f"{model} and {corpus} have different vocabularies; give the corpus it was trained on")
-        opened = open_corpus(corpus)
+        opened = corpus_of(model, corpus)
         pairs = list(zip(opened.valid_src, opened.valid_tgt, strict=True))
     else:
         pairs = list(files or ())
@@ -107,7 +106,6 @@ def validation_text(model: Path, corpus: Path | None, files: TextPairs | None) -
 
 
 def load_original(model: Path) -> Original:
-    """Load the torch weights of a model."""
     folder = resolve_model(model)
     config, _ = read_config(folder)
     network, _ = load_model(folder)
@@ -130,19 +128,21 @@ def _write_graphs(
     written = tuple(dict.fromkeys([*precisions, "fp32"]))
     cores, config = usable_cores(), original.config.model
     learnt_from = _spread(original, valid, _CALIBRATION) if "int8" in precisions else []
-    ranges = calibrate(original.model, learnt_from, _few(original.config.train.segment_choices))
+    choices = sorted(set(original.config.train.segment_choices))
+    few = sorted({choices[0], choices[len(choices) // 2], choices[-1]})
+    ranges = calibrate(original.model, learnt_from, few)
     folders = export_model(weights, config, out, written, ranges)
     engines = {path.name: onnx_engine(path, config, cores) for path in folders}
     sample, sources = sample_sources(original, valid)
     agreements = [
         compare_tokens(original.engine, engine, sources, k, name, original.config.decode.extra_steps)
         for name, engine in engines.items()
-        for k in sorted(set(original.config.train.segment_choices))
+        for k in choices
     ]
     _refuse_other_tokens(agreements, force)
     int8 = None
     if "int8" in engines and valid:
-        wanted, got = (translated(original, engine, valid) for engine in (original.engine, engines["int8"]))
+        wanted, got = (original.translate(valid, engine) for engine in (original.engine, engines["int8"]))
         int8 = compare_bleu(wanted, got, valid.tgt)
         refuse_loss(int8, force)
     if "fp32" not in precisions:
@@ -156,12 +156,6 @@ def _write_graphs(
         name: {path.name: path.stat().st_size for path in sorted((out / name).iterdir())} for name in precisions
     }
     return ExportReport(source, sample, agreements, int8, files, calibrated_on=len(learnt_from))
-
-
-def _few(choices: Sequence[int]) -> list[int]:
-    """Take the least, the middle and the largest K."""
-    known = sorted(set(choices))
-    return sorted({known[0], known[len(known) // 2], known[-1]})
 
 
 def sample_sources(original: Original, valid: ValidationText | None) -> tuple[str, list[list[int]]]:
@@ -189,13 +183,3 @@ def _refuse_other_tokens(agreements: Sequence[Agreement], force: bool) -> None:
                 f"the exported model is not the original ({one.as_text()}, the first other one is sentence "
                 f"{one.first_difference + 1}); nothing was written; pass --force to keep it all the same"
             )
-
-
-def translated(original: Original, engine: Engine, valid: ValidationText, segments: int | None = None) -> list[str]:
-    """Translate the whole validation text with an engine."""
-    data, translator = original.config.data, Translator.of(engine, original.tokenizer, original.config)
-    translations = translate_directed(
-        directed(valid.src, data, data.tgt_lang),
-        lambda into, texts: translator.into(into).translate(texts, segments=segments, batch_size=BATCH),
-    )
-    return [translation.text for translation in translations]

@@ -21,6 +21,7 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
+from recoversat.export.onnx_weights import info, model_like
 from recoversat.vocab import N_SPECIAL
 
 _FLOAT, _INT64, _INT32, _BOOL = TensorProto.FLOAT, TensorProto.INT64, TensorProto.INT32, TensorProto.BOOL
@@ -33,13 +34,9 @@ _NUMBERS = {
 Shape = list[int | str]
 
 
-def sentence_graph(folder: Path, step: str = "step.onnx") -> bytes:
+def sentence_graph(folder: Path, step_name: str = "step.onnx") -> bytes:
     """Build it of the graphs in a folder."""
-    encoder = onnx.load_model(folder / "encoder.onnx", load_external_data=False)
-    return bytes(_sentence(encoder, onnx.load_model(folder / step, load_external_data=False)).SerializeToString())
-
-
-def _sentence(encoder: Any, step: Any) -> Any:
+    encoder, step = (onnx.load_model(folder / name, load_external_data=False) for name in ("encoder.onnx", step_name))
     given = {value.name: value for value in step.graph.input}
     d_model = given["position"].type.tensor_type.shape.dim[2].dim_value
     caches = [name for name in given if name.startswith(("key_", "value_"))]
@@ -63,27 +60,25 @@ def _sentence(encoder: Any, step: Any) -> Any:
     tensors = {tensor.name: tensor for model in (encoder, step) for tensor in model.graph.initializer}
     tensors |= {name: numpy_helper.from_array(np.array(value), name) for name, value in numbers.items()}
     inputs = [
-        _info("tokens", _INT64, [1, "S"]),
-        _info("positions", _FLOAT, [1, "S", d_model]),
+        info("tokens", _INT64, [1, "S"]),
+        info("positions", _FLOAT, [1, "S", d_model]),
         given["memory_lengths"],
-        _info("step_positions", _FLOAT, ["P", d_model]),
-        _info("first_tokens", _INT64, [1, "K"]),
-        _info("first_segments", _INT64, [1, "K"]),
-        _info("nothing", _INT64, [1, "K"]),  # PAD for each segment
-        _info("last_steps", _INT64, [1, "K"]),  # of each segment, counted from 0
+        info("step_positions", _FLOAT, ["P", d_model]),
+        info("first_tokens", _INT64, [1, "K"]),
+        info("first_segments", _INT64, [1, "K"]),
+        info("nothing", _INT64, [1, "K"]),  # PAD for each segment
+        info("last_steps", _INT64, [1, "K"]),  # of each segment, counted from 0
         *(given[name] for name in _CONSTANT if name in given),
-        *([_info("pieces", _INT64, ["L"])] if "hidden" in rows else []),  # ids of what is chosen from
+        *([info("pieces", _INT64, ["L"])] if "hidden" in rows else []),  # ids of what is chosen from
     ]
-    outputs = [_info("all_chosen", _INT64, ["T", 1, "K"])]
-    outputs += [_info(f"all_{name}", _FLOAT, shape) for name, shape in rows.items()]
+    outputs = [info("all_chosen", _INT64, ["T", 1, "K"])]
+    outputs += [info(f"all_{name}", _FLOAT, shape) for name, shape in rows.items()]
     graph = helper.make_graph(nodes, "sentence", inputs, outputs, list(tensors.values()))
-    model = helper.make_model(
-        graph, opset_imports=list(step.opset_import), ir_version=step.ir_version, producer_name=step.producer_name
-    )
+    model = model_like(step, graph)
     heads = given["places"].type.tensor_type.shape.dim[2].dim_value
     sizes = {"decoder_layers": len(caches) // 2, "d_model": d_model, "n_heads": heads}
     helper.set_model_props(model, {name: str(size) for name, size in sizes.items()})
-    return model
+    return bytes(model.SerializeToString())
 
 
 def _encoder_nodes(encoder: Any, names: Sequence[str]) -> Iterator[Any]:
@@ -118,13 +113,13 @@ def _body(step: Any, rows: dict[str, Shape], grown: dict[str, Shape]) -> Any:
         _node("Concat", ["past_log_probs", "log_probs_list"], "new_log_probs", axis=0),
         *(_node("Concat", [f"past_{name}", name], f"new_{name}", axis=0) for name in rows if name != "log_probs"),
     ]
-    inputs = [_info("iteration", _INT64, []), _info("went_on", _BOOL, [])]
-    inputs += [_info("step_tokens", _INT64, [1, "N"]), _info("segments", _INT64, [1, "N"])]
-    inputs += [_info(f"past_{name}", _FLOAT, shape) for name, shape in grown.items()]
-    outputs = [_info("goes_on", _BOOL, []), _info("new_tokens", _INT64, [1, "O"])]
-    outputs += [_info("new_segments", _INT64, [1, "O"])]
-    outputs += [_info(f"new_{name}", _FLOAT, _sizes(shape, "more")) for name, shape in grown.items()]
-    return helper.make_graph(nodes, "step", inputs, [*outputs, _info("noted", _INT64, [1, "K"])])
+    inputs = [info("iteration", _INT64, []), info("went_on", _BOOL, [])]
+    inputs += [info("step_tokens", _INT64, [1, "N"]), info("segments", _INT64, [1, "N"])]
+    inputs += [info(f"past_{name}", _FLOAT, shape) for name, shape in grown.items()]
+    outputs = [info("goes_on", _BOOL, []), info("new_tokens", _INT64, [1, "O"])]
+    outputs += [info("new_segments", _INT64, [1, "O"])]
+    outputs += [info(f"new_{name}", _FLOAT, _sizes(shape, "more")) for name, shape in grown.items()]
+    return helper.make_graph(nodes, "step", inputs, [*outputs, info("noted", _INT64, [1, "K"])])
 
 
 def _step_nodes(step: Any) -> Iterator[Any]:
@@ -161,7 +156,3 @@ def _sizes(shape: Shape, grown: int | str) -> Shape:
 
 def _node(op: str, inputs: Sequence[str], output: str, **attributes: Any) -> Any:
     return helper.make_node(op, inputs, [output], **attributes)
-
-
-def _info(name: str, dtype: int, shape: Shape) -> Any:
-    return helper.make_tensor_value_info(name, dtype, shape)

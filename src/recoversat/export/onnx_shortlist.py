@@ -20,7 +20,7 @@ from onnx import TensorProto, helper
 from recoversat.engines.onnx.shortlist import CHOOSE, LISTED_SENTENCE, LISTED_STEP, ROWS
 from recoversat.errors import UserError
 from recoversat.export.onnx_sentence import sentence_graph
-from recoversat.export.onnx_weights import MICROSOFT
+from recoversat.export.onnx_weights import MICROSOFT, info, model_like
 from recoversat.files.storage import atomic_file
 
 _FLOAT, _INT64 = TensorProto.FLOAT, TensorProto.INT64
@@ -38,7 +38,7 @@ def add_listed_graphs(folder: Path) -> None:
     last = _name_hidden(step)
     rows, choose = _rows_model(step, tensors), _choose_model(step, tensors, last, d_model)
     _list_logits(step, d_model)
-    step.graph.output.append(helper.make_tensor_value_info(_HIDDEN, _FLOAT, ["N", d_model]))
+    step.graph.output.append(info(_HIDDEN, _FLOAT, ["N", d_model]))
     for name, model in ((LISTED_STEP, step), (ROWS, rows), (CHOOSE, choose)):
         with atomic_file(folder / name) as scratch:
             scratch.write_bytes(model.SerializeToString())
@@ -50,22 +50,19 @@ def _rows_model(step: Any, tensors: dict[str, Any]) -> Any:
     """Build ids (L,) -> weight, int8 (D, L) and scale (L,); or fp32 (L, D), as Gemm takes it."""
     embedding = tensors[_EMBEDDING]
     dtype, (_, d_model) = embedding.data_type, embedding.dims
-    ids = helper.make_tensor_value_info("ids", _INT64, ["L"])
+    ids = info("ids", _INT64, ["L"])
     if dtype == _FLOAT:
         nodes = [helper.make_node("Gather", [_EMBEDDING, "ids"], ["weight"])]
-        outputs = [helper.make_tensor_value_info("weight", dtype, ["L", d_model])]
+        outputs = [info("weight", dtype, ["L", d_model])]
     else:
         nodes = [
             helper.make_node("Gather", [_EMBEDDING, "ids"], ["rows"]),
             helper.make_node("Transpose", ["rows"], ["weight"], perm=[1, 0]),
             helper.make_node("Gather", [_SCALE, "ids"], ["scale"]),
         ]
-        outputs = [
-            helper.make_tensor_value_info("weight", dtype, [d_model, "L"]),
-            helper.make_tensor_value_info("scale", _FLOAT, ["L"]),
-        ]
+        outputs = [info("weight", dtype, [d_model, "L"]), info("scale", _FLOAT, ["L"])]
     kept = [tensors[name] for name in (_EMBEDDING, _SCALE) if name in tensors]
-    return _model_like(step, helper.make_graph(nodes, "rows", [ids], outputs, kept))
+    return model_like(step, helper.make_graph(nodes, "rows", [ids], outputs, kept))
 
 
 def _name_hidden(step: Any) -> int:
@@ -83,18 +80,12 @@ def _choose_model(step: Any, tensors: dict[str, Any], last: int, d_model: int) -
     """Build hidden (N, D) -> the best of the whole vocabulary, as the step graph chooses it after its last layer."""
     nodes = list(step.graph.node)[last + 1 :]
     used = {name for node in nodes for name in node.input}
-    hidden = helper.make_tensor_value_info(_HIDDEN, _FLOAT, ["N", d_model])
+    hidden = info(_HIDDEN, _FLOAT, ["N", d_model])
     given = [value for value in step.graph.input if value.name in _GIVEN]
     made = {name for node in nodes for name in node.output}
     outputs = [value for value in step.graph.output if value.name in made]
     kept = [tensor for name, tensor in tensors.items() if name in used]
-    return _model_like(step, helper.make_graph(nodes, "choose", [hidden, *given], outputs, kept))
-
-
-def _model_like(step: Any, graph: Any) -> Any:
-    return helper.make_model(
-        graph, opset_imports=list(step.opset_import), ir_version=step.ir_version, producer_name=step.producer_name
-    )
+    return model_like(step, helper.make_graph(nodes, "choose", [hidden, *given], outputs, kept))
 
 
 def _list_logits(step: Any, d_model: int) -> None:
@@ -103,10 +94,7 @@ def _list_logits(step: Any, d_model: int) -> None:
     [place] = [at for at, node in enumerate(graph.node) if "bias" in node.input]
     whole = graph.node[place]
     logits, is_float = whole.output[0], whole.op_type == "Gemm"
-    listed = [
-        _listed_product(whole),
-        helper.make_node("Add", ["list_product", "list_bias"], ["list_logits"]),
-    ]
+    listed = [_listed_product(whole), helper.make_node("Add", ["list_product", "list_bias"], ["list_logits"])]
     unlisted = onnx.NodeProto()
     unlisted.CopyFrom(whole)
     unlisted.output[0] = "whole_logits"
@@ -118,12 +106,12 @@ def _list_logits(step: Any, d_model: int) -> None:
     weight: tuple[int, list[int | str]] = (TensorProto.INT8, [d_model, "L"])
     weight = (_FLOAT, ["L", d_model]) if is_float else weight
     graph.input.extend([
-        helper.make_tensor_value_info("listed", TensorProto.BOOL, [1]),
-        helper.make_tensor_value_info("list_weight", *weight),
-        helper.make_tensor_value_info("list_bias", _FLOAT, ["R", "L"]),  # one row for all, or one for each
+        info("listed", TensorProto.BOOL, [1]),
+        info("list_weight", *weight),
+        info("list_bias", _FLOAT, ["R", "L"]),  # one row for all, or one for each
     ])  # fmt: skip
     if not is_float:
-        graph.input.append(helper.make_tensor_value_info("list_scale", _FLOAT, ["L"]))
+        graph.input.append(info("list_scale", _FLOAT, ["L"]))
 
 
 def _listed_product(whole: Any) -> Any:
@@ -136,4 +124,4 @@ def _listed_product(whole: Any) -> Any:
 
 
 def _branch(name: str, nodes: list[Any], output: str) -> Any:
-    return helper.make_graph(nodes, name, [], [helper.make_tensor_value_info(output, _FLOAT, ["N", f"{name}_P"])])
+    return helper.make_graph(nodes, name, [], [info(output, _FLOAT, ["N", f"{name}_P"])])

@@ -22,6 +22,7 @@ Weights = Mapping[str, NDArray[Any]]  # named as in Transformer.state_dict()
 Array = NDArray[np.float32]
 
 MICROSOFT = "com.microsoft"
+info = helper.make_tensor_value_info  # the name, type and shape of an input or output
 BLOCK = 128  # the best token is found block by block: ReduceMax is 6 times as fast as ArgMax
 _ALIGNMENT = 64
 Range = tuple[float, float]  # the least and the largest value a product has met as input; 0 lies between them
@@ -67,7 +68,7 @@ class Graph:
 
     def input(self, name: str, dtype: int, shape: Sequence[int | str] | None) -> str:
         """Declare an input; a letter stands for a length that may vary, None for any shape."""
-        self.inputs.append(helper.make_tensor_value_info(name, dtype, shape))
+        self.inputs.append(info(name, dtype, shape))
         return name
 
     def output(self, value: str, name: str, dtype: int, shape: Sequence[int | str]) -> None:
@@ -75,7 +76,7 @@ class Graph:
         for node in self.nodes:  # renamed where it is made: an Identity node would copy it
             node.output[:] = [name if made == value else made for made in node.output]
             node.input[:] = [name if used == value else used for used in node.input]
-        self.outputs.append(helper.make_tensor_value_info(name, dtype, shape))
+        self.outputs.append(info(name, dtype, shape))
 
     def weight(self, name: str, array: NDArray[Any]) -> str:
         """Hold an array in the shared file."""
@@ -117,6 +118,13 @@ class Graph:
         opsets = [helper.make_opsetid("", 18), helper.make_opsetid(MICROSOFT, 1)]
         model = helper.make_model(self.proto(name), opset_imports=opsets, ir_version=9, producer_name="recoversat")
         return bytes(model.SerializeToString())
+
+
+def model_like(other: Any, graph: Any) -> Any:
+    """Make a model of a graph that was cut out of another model."""
+    return helper.make_model(
+        graph, opset_imports=list(other.opset_import), ir_version=other.ir_version, producer_name=other.producer_name
+    )
 
 
 Prepared = list[str]  # the names under which the rows go into one or several products

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from recoversat.config import DataConfig
-from recoversat.data.corpus import ParallelSentences, Sentences, open_corpus
+from recoversat.data.corpus import Corpus, ParallelSentences, Sentences, open_corpus
 from recoversat.data.lexicon import learn_lexicon
 from recoversat.data.prepare import TextPairs
 from recoversat.engines.engine import Options
@@ -40,8 +40,6 @@ _CHUNK = 20_000
 
 @dataclass(frozen=True)
 class ShortlistReport:
-    """What a list holds, and what it changes."""
-
     pairs: int
     bytes: int
     mean_size: float  # pieces of a sentence's list
@@ -80,15 +78,20 @@ def add_shortlist(
     return report
 
 
+def corpus_of(model: Path, corpus: Path) -> Corpus:
+    """Open the corpus of a model."""
+    if vocabulary_fingerprint(resolve_model(model)) != vocabulary_fingerprint(corpus):
+        raise UserError(f"{model} and {corpus} have different vocabularies; give the corpus it was trained on")
+    return open_corpus(corpus)
+
+
 def pairs_of(model: Path, corpus: Path | None, text: TextPairs | None) -> ParallelSentences:
     """Read the pairs of a corpus, or of text, as ids of the model."""
     folder = resolve_model(model)
     if bool(corpus) == bool(text):
         raise UserError("a shortlist is made from pairs: give either --corpus, or --src and --tgt")
     if corpus:
-        if vocabulary_fingerprint(corpus) != vocabulary_fingerprint(folder):
-            raise UserError(f"{model} and {corpus} have different vocabularies; give the corpus it was trained on")
-        pairs = open_corpus(corpus).train
+        pairs = corpus_of(model, corpus).train
     else:
         config, _ = read_config(folder)
         pairs = _encoded(islice(iter(text or ()), _LINES), load_tokenizer(folder), config.data)
@@ -146,7 +149,6 @@ def _signs(tokenizer: Tokenizer) -> list[int]:
 
 
 def _without(sentences: Sentences, gone: Bools) -> Sentences:
-    """Return the sentences without the pieces that are marked."""
     kept = np.concatenate([[0], np.cumsum(~gone)])
     return Sentences(sentences.ids[~gone], kept[sentences.offsets])
 

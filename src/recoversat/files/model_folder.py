@@ -1,16 +1,19 @@
-"""What a model folder is: config.json, weights, the tokenizer, a card. Readable without torch."""
+"""What a model folder is: config.json, weights, the tokenizer, a card; and where one lies. Readable without torch."""
 
 import re
 from pathlib import Path
+from string import Template
 from typing import Any
 
 from recoversat import __version__
 from recoversat.config import Config, parse_config
 from recoversat.errors import UserError
 from recoversat.files.storage import fingerprint, read_json, write_json
+from recoversat.text.directions import find_direction
 from recoversat.text.tokenizer import Tokenizer
 
 CONFIG, WEIGHTS = "config.json", "model.safetensors"
+ASSETS = Path(__file__).parents[1] / "assets"  # the models that come with the package
 _CARD = "README.md"
 _FORMAT, _NUMBER = "recoversat-", 1  # the number grows when older versions could not read what is written
 
@@ -22,7 +25,11 @@ def write_description(folder: Path, config: Config, tokenizer: Tokenizer, facts:
         folder / CONFIG,
         {"format": f"{_FORMAT}{_NUMBER}", "version": __version__, "facts": facts, **config.model_dump()},
     )
-    (folder / _CARD).write_text(_model_card(config, facts), encoding="utf-8")
+    card = Template(Path(__file__).with_name("card.md").read_text(encoding="utf-8")).substitute(
+        languages=config.data.languages, kind=config.model.kind, version=__version__, preset=config.preset or "none",
+        segments=config.train.segments, facts="".join(f"- {name}: {value}\n" for name, value in facts.items()),
+    )  # fmt: skip
+    (folder / _CARD).write_text(card, encoding="utf-8")
 
 
 def read_config(folder: Path) -> tuple[Config, dict[str, Any]]:
@@ -66,8 +73,27 @@ def resolve_model(path: Path) -> Path:
     raise UserError(f"{path}: neither a model folder (config.json) nor a training run (best/, checkpoints/)")
 
 
+def builtin_models() -> list[Path]:
+    return sorted(path.parent for path in ASSETS.glob(f"*/{CONFIG}"))
+
+
+def model_folder(model: Path | None, source: str | None, target: str | None) -> Path:
+    """Find the model that somebody names, or the built-in one that translates between two languages."""
+    return builtin_model(source, target) if model is None else resolve_model(model)
+
+
+def builtin_model(source: str | None, target: str | None) -> Path:
+    """Find the built-in model that translates between two languages; None stands for any."""
+    served = [(pair, folder) for folder in builtin_models() for pair in read_config(folder)[0].data.directions]
+    if found := find_direction([pair for pair, _ in served], source, target):
+        return next(folder for pair, folder in served if pair == found)
+    known = [f"{one} into {other}" for (one, other), _ in served]
+    asked = f"from {source or 'any language'} into {target or 'any'}"
+    there = f"those there are translate {', '.join(known)}" if known else "this installation has none"
+    raise UserError(f"no built-in model translates {asked}: {there}; name a model of your own")
+
+
 def weights_fingerprint(folder: Path) -> str:
-    """Identify a model's torch weights by content."""
     if not (folder / WEIGHTS).is_file():
         raise UserError(f"{folder}: no torch weights here ({WEIGHTS}); name the model this one was exported from")
     return fingerprint(folder / WEIGHTS)
@@ -80,21 +106,9 @@ def model_fingerprint(folder: Path) -> str:
 
 
 def checkpoint_folder(run: Path, update: int) -> Path:
-    """Name the checkpoint of a training run after so many updates."""
     return run / "checkpoints" / f"step-{update:08d}"
 
 
 def checkpoint_folders(run: Path) -> list[Path]:
     """Return the checkpoints of a training run, oldest first."""
     return sorted((run / "checkpoints").glob("step-*"))
-
-
-def _model_card(config: Config, facts: dict[str, Any]) -> str:
-    told = "".join(f"- {name}: {value}\n" for name, value in facts.items())
-    return f"""# {config.data.languages}, {config.model.kind}
-
-Trained with recoversat {__version__}, preset {config.preset or "none"}, K = {config.train.segments}.
-
-{told}
-Translate with it: `recoversat translate --model THIS_FOLDER < text`
-"""

@@ -20,8 +20,6 @@ from recoversat.files.storage import COMPRESSED, atomic_stream, lock, read_json,
 
 @dataclass(frozen=True)
 class _Mark:
-    """How far a translation has come."""
-
     lines: int = 0  # of the input
     digest: str = ""  # of these lines
     size: int = 0  # bytes of the output
@@ -156,7 +154,6 @@ class PartialFile:
         os.lseek(file, self._kept.size, os.SEEK_SET)
 
     def _finish(self) -> None:
-        """Give the output its name."""
         if self._final.suffix in COMPRESSED:
             with open(self._path, "rb") as plain, atomic_stream(self._final) as packed:
                 shutil.copyfileobj(plain, packed)

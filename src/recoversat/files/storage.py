@@ -97,7 +97,6 @@ def refuse_existing(out: Path, force: bool) -> None:
 
 
 def make_empty(folder: Path) -> None:
-    """Remove what a folder holds, and keep the folder."""
     for path in folder.iterdir():
         shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink()
 
@@ -132,18 +131,14 @@ def atomic_file(final: Path) -> Iterator[Path]:
     scratch = Path(name)
     try:
         yield scratch
-        scratch.chmod(0o666 & ~_umask())
+        mask = os.umask(0)
+        os.umask(mask)
+        scratch.chmod(0o666 & ~mask)
         _sync(scratch)
         os.replace(scratch, final)
     except BaseException:
         scratch.unlink(missing_ok=True)
         raise
-
-
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask
 
 
 def write_text(path: Path, text: str) -> None:
@@ -284,8 +279,7 @@ def fingerprint(*paths: Path) -> str:
     digest = hashlib.blake2b(digest_size=8)
     for path in paths:
         with open(path, "rb") as stream:
-            while block := stream.read(1 << 20):
-                digest.update(block)
+            hashlib.file_digest(stream, lambda: digest)
         digest.update(b"\0")
     return digest.hexdigest()
 

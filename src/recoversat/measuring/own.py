@@ -51,7 +51,7 @@ class OwnSystem(System):
         self._segments = None if one_step else _segments(translator, spec)
         family = "at" if self._segments == 1 else "recoversat" if kind == "segments" else kind
         self._k = ",".join(map(str, several)) if isinstance(several := self._segments, tuple) else several
-        self.facts = {"family": family, "segments": self._k, "beam": spec.beam, **self._engine_facts()}
+        self.facts = {"family": family, "segments": self._k, "beam": spec.beam, **translator.engine.description}
         self.facts["bytes"] = self._size()
 
     def translate(
@@ -91,7 +91,7 @@ class OwnSystem(System):
             "weights": fingerprint(*sorted(path for kind in _WEIGHT_FILES for path in self._folder.rglob(kind))),
             "vocabulary": vocabulary_fingerprint(self._folder),
             "updates": facts.get("step"),
-            **self._engine_facts(),
+            **self._engines[None].description,
         }
         if config.model.kind != "segments":
             settings["model"] = config.model.kind
@@ -108,11 +108,7 @@ class OwnSystem(System):
             settings |= {"lengths": self._spec.lengths or 9, "teacher": judge}
         return settings
 
-    def _engine_facts(self) -> dict[str, JSON]:
-        return dict(self._engines[None].description)
-
     def _size(self) -> int:
-        """Count the bytes of the weights that were loaded."""
         exported = self._folder / ONNX / str(self.facts.get("precision"))
         if self.facts.get("engine") == "onnx" and exported.is_dir():
             return sum(path.stat().st_size for path in exported.iterdir())

@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from recoversat.config import DECODE_SETTINGS
 from recoversat.errors import UserError
-from recoversat.files.builtin import builtin_model
+from recoversat.files.model_folder import builtin_model
 
 _NUMBERS = ("segments", "beam", "threads", "lengths")
 _CHOICES = {

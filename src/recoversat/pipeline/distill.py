@@ -3,16 +3,15 @@
 import shutil
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
-from pathlib import Path
+from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
 
-from recoversat.cluster.crew import Crew
 from recoversat.cluster.manifest import shard_key
 from recoversat.cluster.run import work_off
-from recoversat.cluster.shards import Shard
+from recoversat.cluster.shards import Shard, Worker
 from recoversat.cluster.translating import ModelGuard
 from recoversat.data.corpus import Corpus, Sentences, open_corpus
 from recoversat.data.prepare import write_corpus_files
@@ -23,7 +22,8 @@ from recoversat.files.identity import claim
 from recoversat.files.model_folder import model_fingerprint, read_config, resolve_model, weights_fingerprint
 from recoversat.files.storage import atomic_file, atomic_folder, sweep_partial
 from recoversat.measuring.quality.metrics import corpus_bleu
-from recoversat.pipeline.second_round import BestOfWriter
+from recoversat.pipeline.options import DistillOptions
+from recoversat.pipeline.second_round import best_of_writer
 from recoversat.show.progress import progress
 from recoversat.text.directions import directed, encode_directed
 from recoversat.text.tokenizer import load_tokenizer, vocabulary_fingerprint
@@ -32,38 +32,19 @@ from recoversat.vocab import EOS
 
 SETTINGS = "settings.json"
 _Ids = list[int]
+_Done = Callable[[int], None]
 
 
-@dataclass(frozen=True)
-class Distillation:
-    """How a corpus is translated; a folder of shards holds the work of one such setting only."""
-
-    teacher: Path
-    corpus: Path
-    out: Path
-    beam: int = 4
-    shard_size: int = 10_000
-    batch_tokens: int = 4096  # source tokens translated together
-    best_of: int = 1  # of a model for every K: write with so many of them instead of a beam
-    with_references: bool = False  # each source twice: with what was written, and with the reference
-    device: str = "auto"
-    rank: int = 0
-    world: int = 1
-    quiet: bool = False
-    crew: Crew = field(default_factory=Crew)
-
-    @property
-    def shards(self) -> Path:
-        """Where finished shards wait for the others."""
-        return self.out.with_name(self.out.name + ".shards")
-
-
-def distill(job: Distillation, title: str = "distill") -> dict[str, Any]:
+def distill(job: DistillOptions, title: str = "distill") -> dict[str, Any]:
     """Translate the training side of a corpus into a new corpus; started again after a kill it continues.
 
     Several processes (torchrun) take turns at the shards; the first one joins them. A crew may work on a Ray cluster,
     or on its share alone, which nobody joins before the same is called without a share. Returns what happened.
     """
+    crew = job.crew
+    if crew.ray:  # workers may be anywhere
+        places = {name: getattr(job, name).resolve() for name in ("teacher", "corpus", "out")}
+        job = replace(job, device=crew.device if job.device == "auto" else job.device, **places)
     corpus = open_corpus(job.corpus)
     if job.out.exists():
         if job.rank:  # the others were done before this process had begun
@@ -71,32 +52,31 @@ def distill(job: Distillation, title: str = "distill") -> dict[str, Any]:
         shutil.rmtree(job.shards, ignore_errors=True)
         raise UserError(f"{job.out} exists already; choose another folder or remove it")
     settings = _claim_shards(job, corpus)
-    n_shards = -(-len(corpus.train) // job.shard_size)
-    if job.crew.ray or job.crew.share:
-        shards = [_as_shard(job, corpus, number, settings) for number in range(n_shards)]
-        load = _LoadTeacher(job, model_fingerprint(resolve_model(job.teacher)))
-        work_off(title, shards, load, job.crew, state=job.shards)
-        if job.crew.share:
+    shards = list(_shards(job, corpus, settings))
+    if crew.ray or crew.share:
+        load = partial(_load_teacher, job, model_fingerprint(resolve_model(job.teacher)))
+        work_off(title, shards, load, crew, state=job.shards)
+        if crew.share:
             return {}
     engine = _teacher_engine(job)
-    missing = [number for number in range(job.rank, n_shards, job.world) if not _shard_path(job, number).exists()]
-    sentences = sum(len(_shard_range(job, corpus, number)) for number in missing)
+    missing = [shard for shard in shards[job.rank :: job.world] if not shard.is_done]
+    sentences = sum(shard.sentences for shard in missing)
     began = time.monotonic()
     with progress(title, sentences, quiet=job.quiet) as bar:
-        for number in missing:
-            _translate_shard(job, engine, corpus, number, bar.advance)
+        for shard in missing:
+            _translate_shard(job, engine, corpus, shard, bar.advance)
     seconds = time.monotonic() - began
     if job.rank:
         return {}
-    while not all(_shard_path(job, number).exists() for number in range(n_shards)):  # others are at work
+    while not all(shard.is_done for shard in shards):  # others are at work
         time.sleep(0.5)
     facts = settings | {"teacher_bleu": _validation_bleu(job, engine, corpus)}
-    report = _join(job, corpus, n_shards, facts)
+    report = _join(job, corpus, shards, facts)
     rate = {"sentences_per_second": round(sentences / seconds, 1)} if sentences else {}
     return report | {"teacher_bleu": facts["teacher_bleu"]} | rate
 
 
-def _claim_shards(job: Distillation, corpus: Corpus) -> dict[str, Any]:
+def _claim_shards(job: DistillOptions, corpus: Corpus) -> dict[str, Any]:
     """Record whose shards these are, or refuse to mix them with those of other settings."""
     teacher = resolve_model(job.teacher)
     if vocabulary_fingerprint(teacher) != vocabulary_fingerprint(job.corpus):
@@ -114,14 +94,14 @@ def _claim_shards(job: Distillation, corpus: Corpus) -> dict[str, Any]:
         "shard_size": job.shard_size,
     }
     job.shards.mkdir(parents=True, exist_ok=True)
-    if job.world == 1 and not job.crew.share:  # else others may be writing
+    if job.world == 1 and not job.shard:  # else others may be writing
         sweep_partial(job.shards)
     refusal = f"{job.shards} holds shards made with other settings; remove it or write elsewhere"
     claim(job.shards / SETTINGS, settings, refusal)
     return settings
 
 
-def _teacher_engine(job: Distillation) -> Engine:
+def _teacher_engine(job: DistillOptions) -> Engine:
     """Load the teacher as a translator would, but never in int8: on a GPU as captured graphs in half precision."""
     from recoversat.model.device import torch_device
 
@@ -136,49 +116,31 @@ def _teacher_engine(job: Distillation) -> Engine:
     return load_engine(folder, config.model, EngineOptions(str(place), precision))
 
 
-@dataclass(frozen=True)
-class _LoadTeacher:
-    """Loads the teacher where it is called, as long as it is the one of the run."""
-
-    job: Distillation
-    fingerprint: str
-
-    def __call__(self) -> "_ShardDistiller":
-        guard = ModelGuard(resolve_model(self.job.teacher), self.fingerprint)
-        guard.check()
-        return _ShardDistiller(self.job, _teacher_engine(self.job), open_corpus(self.job.corpus), guard)
+def _load_teacher(job: DistillOptions, fingerprint: str) -> Worker:
+    """Load the teacher here, where it is called, as long as it is the one of the run."""
+    guard = ModelGuard(resolve_model(job.teacher), fingerprint)
+    guard.check()
+    engine, corpus = _teacher_engine(job), open_corpus(job.corpus)
+    return lambda shard: _translate_shard(job, engine, corpus, shard, lambda done: guard.check())
 
 
-@dataclass(frozen=True)
-class _ShardDistiller:
-    """A worker of a cluster."""
-
-    job: Distillation
-    engine: Engine
-    corpus: Corpus
-    guard: ModelGuard
-
-    def finish(self, shard: Shard) -> None:
-        """Translate a shard, as long as the teacher stays what it is."""
-        _translate_shard(self.job, self.engine, self.corpus, shard.content, lambda done: self.guard.check())
+def _shards(job: DistillOptions, corpus: Corpus, settings: dict[str, Any]) -> Iterator[Shard]:
+    """Yield shards that hold the range of their sentences."""
+    for number, start in enumerate(range(0, len(corpus.train), job.shard_size)):
+        chosen = range(start, min(start + job.shard_size, len(corpus.train)))
+        name = f"{job.corpus.name}, sentences {chosen.start + 1:,}-{chosen.stop:,}"
+        result = job.shards / f"shard-{number:06d}.npz"
+        yield Shard(shard_key(settings, str(number)), name, len(chosen), result, chosen)
 
 
-def _as_shard(job: Distillation, corpus: Corpus, number: int, settings: dict[str, Any]) -> Shard:
-    chosen = _shard_range(job, corpus, number)
-    name = f"{job.corpus.name}, sentences {chosen.start + 1:,}-{chosen.stop:,}"
-    return Shard(shard_key(settings, str(number)), name, len(chosen), _shard_path(job, number), number)
-
-
-def _translate_shard(job: Distillation, engine: Engine, corpus: Corpus, number: int, done: Any) -> None:
-    chosen = _shard_range(job, corpus, number)
-    sources = [corpus.train.src[i].tolist() for i in chosen]
-    targets = _translate(job, engine, sources, done)
-    with atomic_file(_shard_path(job, number)) as scratch, open(scratch, "wb") as stream:
+def _translate_shard(job: DistillOptions, engine: Engine, corpus: Corpus, shard: Shard, done: _Done) -> None:
+    targets = _translate(job, engine, [corpus.train.src[i].tolist() for i in shard.content], done)
+    with atomic_file(shard.result) as scratch, open(scratch, "wb") as stream:
         laid = Sentences.of(targets)
         np.savez(stream, ids=laid.ids, offsets=laid.offsets)
 
 
-def _translate(job: Distillation, engine: Engine, sources: Sequence[_Ids], done: Any) -> list[_Ids]:
+def _translate(job: DistillOptions, engine: Engine, sources: Sequence[_Ids], done: _Done) -> list[_Ids]:
     """Translate sources in batches of like length; what did not end within its limit comes back empty."""
     write = _writer(job, engine)
     targets: list[_Ids] = [[] for _ in sources]
@@ -189,12 +151,12 @@ def _translate(job: Distillation, engine: Engine, sources: Sequence[_Ids], done:
     return targets
 
 
-def _writer(job: Distillation, engine: Engine) -> Callable[[list[_Ids]], list[_Ids]]:
+def _writer(job: DistillOptions, engine: Engine) -> Callable[[list[_Ids]], list[_Ids]]:
     """Return what writes a batch: a beam, or the best of several K."""
     teacher = resolve_model(job.teacher)
     config, _ = read_config(teacher)
     if job.best_of > 1:
-        return BestOfWriter(Translator.of(engine, load_tokenizer(teacher), config), job.best_of)
+        return best_of_writer(Translator.of(engine, load_tokenizer(teacher), config), job.best_of)
     settings = config.decode
     options = Options(
         settings.extra_steps, settings.length_penalty, shortlist=settings.shortlist, verified=settings.verify_shortlist
@@ -220,7 +182,7 @@ def _batches(sources: Sequence[_Ids], batch_tokens: int) -> Iterator[list[int]]:
         order = order[size:]
 
 
-def _validation_bleu(job: Distillation, engine: Engine, corpus: Corpus) -> float | None:
+def _validation_bleu(job: DistillOptions, engine: Engine, corpus: Corpus) -> float | None:
     if not corpus.valid_src:
         return None
     each = directed(corpus.valid_src, corpus.config, corpus.config.tgt_lang)
@@ -228,16 +190,16 @@ def _validation_bleu(job: Distillation, engine: Engine, corpus: Corpus) -> float
     return round(corpus_bleu([corpus.tokenizer.decode(ids) for ids in targets], corpus.valid_references).value, 2)
 
 
-def _join(job: Distillation, corpus: Corpus, n_shards: int, facts: dict[str, Any]) -> dict[str, Any]:
+def _join(job: DistillOptions, corpus: Corpus, shards: list[Shard], facts: dict[str, Any]) -> dict[str, Any]:
     """Write the distilled corpus whole, in the old order, and remove the shards."""
     src, tgt = [], []
-    for number in range(n_shards):
-        with np.load(_shard_path(job, number), allow_pickle=False) as arrays:
-            shard = Sentences(arrays["ids"], arrays["offsets"])
-        for i, target in zip(_shard_range(job, corpus, number), range(len(shard)), strict=True):
-            if len(shard[target]):
+    for shard in shards:
+        with np.load(shard.result, allow_pickle=False) as arrays:
+            written = Sentences(arrays["ids"], arrays["offsets"])
+        for i, n in zip(shard.content, range(len(written)), strict=True):
+            if len(written[n]):
                 src.append(corpus.train.src[i].tolist())
-                tgt.append(shard[target].tolist())
+                tgt.append(written[n].tolist())
     if not src:
         raise UserError(f"{job.teacher} wrote nothing for any sentence; train the teacher longer")
     report = {"read": len(corpus.train), "dropped": len(corpus.train) - len(src), "kept": len(src)}
@@ -254,11 +216,3 @@ def _join(job: Distillation, corpus: Corpus, n_shards: int, facts: dict[str, Any
         write_corpus_files(folder, corpus.config, valid, {"report": report, "distilled": facts})
     shutil.rmtree(job.shards)
     return report
-
-
-def _shard_path(job: Distillation, number: int) -> Path:
-    return job.shards / f"shard-{number:06d}.npz"
-
-
-def _shard_range(job: Distillation, corpus: Corpus, number: int) -> range:
-    return range(number * job.shard_size, min((number + 1) * job.shard_size, len(corpus.train)))

@@ -17,8 +17,9 @@ from recoversat.errors import UserError
 from recoversat.files.model_folder import checkpoint_folder, checkpoint_folders, read_config, resolve_model
 from recoversat.files.storage import atomic_folder, held, lines_of, read_json, sweep_partial, write_json, write_text
 from recoversat.inference.repairs import REPAIRS
-from recoversat.pipeline.distill import Distillation, distill
+from recoversat.pipeline.distill import distill
 from recoversat.pipeline.fit_job import HELD_OUT, FitJob, check_folder, check_place, check_settings, claim_folder
+from recoversat.pipeline.options import DistillOptions
 from recoversat.text.directions import direction_tag
 
 _UNMEASURED = (
@@ -158,15 +159,13 @@ def _whole_checkpoints(run: Path) -> list[Path]:
 
 
 def _distill(job: FitJob, title: str) -> None:
-    report = distill(
-        Distillation(job.out / "teacher-model", job.out / "corpus", job.out / "distilled", job.beam, device=job.device),
-        title,
-    )
+    teacher, corpus, out = (job.out / name for name in ("teacher-model", "corpus", "distilled"))
+    report = distill(DistillOptions(teacher, corpus, out, job.beam, device=job.device), title)
     job.say("  " + ", ".join(f"{key.replace('_', ' ')} {value}" for key, value in report.items() if value is not None))
 
 
 def _report(job: FitJob) -> None:
-    from recoversat.measuring.quality.learning import read_learning_curve
+    from recoversat.measuring.quality.plots import read_learning_curve
     from recoversat.measuring.quality.results import EvaluationPlan
     from recoversat.measuring.quality.run import Request, run_evaluation
     from recoversat.measuring.quality.tables import examples_table, results_table

@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal
 
 from typer import Argument, BadParameter, Option
 
+from recoversat.cluster.crew import Crew
 from recoversat.errors import UserError
 from recoversat.measuring.reports.table import TableFormat
 from recoversat.text.documents import FORMATS, LINES, choose_format
@@ -24,7 +25,6 @@ Force = Annotated[bool, Option("--force", help="Replace what is already there.")
 
 
 def parse_segments(text: str) -> int | tuple[int, ...] | Literal["auto"]:
-    """Read K: a number, several, or auto."""
     if text == "auto":
         return "auto"
     parts = text.split(",")
@@ -73,6 +73,8 @@ _NoShortlist = Option("--no-shortlist", help="Choose from the whole vocabulary, 
 _Decode = Option("--set", help="decode.KEY=VALUE, whatever the model's own (docs/settings.md).")
 _Bound = "Of an exported model: bound beside weights, e.g. 500M."
 
+_LikeliestOf = Option(min=1, help="Of a model for every K, instead of a beam: the likeliest of so many K.")
+_References = Option("--with-references", help="Keep the corpus' own translations too: each source twice.")
 _Tests = Option("--test", help="NAME=SOURCES,REFERENCES; else validation text.")
 _Systems = Option("--system", help="NAME=PATH: measure this one too; NAT fills the tables' NAT row.")
 _Parts = "Only the teacher's encoder, or its decoder too (default but for the paper's presets)."
@@ -84,8 +86,6 @@ _Timed = (
 
 @dataclass
 class TranslateOptions:
-    """What a user asks of `translate`."""
-
     files: Annotated[list[Path], Argument(help="Text files; standard input without any.")] = field(default_factory=list)
     model: Model = None
     source: Annotated[str | None, _From] = None
@@ -145,7 +145,6 @@ class TranslateOptions:
 
     @property
     def together(self) -> int:
-        """How many sentences are translated together."""
         return 1 if self.at_once else self.batch_size
 
     @property
@@ -174,6 +173,37 @@ class TranslateOptions:
 
 
 @dataclass(frozen=True)
+class DistillOptions:
+    """What a user asks of `distill`; a folder of shards holds the work of one such setting only."""
+
+    teacher: Annotated[Path, Argument(help="Model that writes with K = 1: folder or training run.")]
+    corpus: Annotated[Path, Argument(help="Prepared corpus whose training side it translates.")]
+    out: Annotated[Path, Option(help="Corpus folder to write.")]
+    beam: Annotated[int, Option(min=1, help="Beam size; 1 = greedy.")] = 4
+    best_of: Annotated[int, _LikeliestOf] = 1
+    with_references: Annotated[bool, _References] = False
+    shard_size: Annotated[int, Option(min=1, help="Sentences a shard; a kill loses at most one.")] = 10_000
+    batch_tokens: Annotated[int, Option(min=1, help="Source tokens translated together.")] = 4096
+    device: Device = "auto"
+    workers: Workers = None
+    cluster: Cluster = None
+    per_worker: PerWorkerText = None
+    shard: ShardText = None
+    rank: int = 0  # of `world` processes that torchrun has started
+    world: int = 1
+    quiet: bool = False
+
+    @property
+    def crew(self) -> Crew:
+        return Crew.of(self.workers, self.cluster, self.per_worker, self.shard, self.device)
+
+    @property
+    def shards(self) -> Path:
+        """Where finished shards wait for the others."""
+        return self.out.with_name(self.out.name + ".shards")
+
+
+@dataclass(frozen=True)
 class SweepOptions:
     """What a user asks of `sweep`; what the file says too gives way to it."""
 
@@ -196,8 +226,6 @@ class SweepOptions:
 
 @dataclass(frozen=True)
 class FitOptions:
-    """What a user asks of `fit`."""
-
     src: Annotated[Path, Option(help="Source text, one sentence a line (.gz, .xz too).")]
     tgt: Annotated[Path, Option(help="Target text, aligned line by line.")]
     out: Annotated[Path, Option(help="Folder for everything; an interrupted one is continued.")]
@@ -218,8 +246,6 @@ class FitOptions:
 
 @dataclass(frozen=True)
 class BenchOptions:
-    """What a user asks of `bench`."""
-
     out: Annotated[Path, Option(help="Folder of table, JSON and plots.")]
     systems: Annotated[list[str], Option("--system", help=_Timed)] = field(default_factory=list)
     src: Annotated[Path | None, Option(help="Sentences to translate.")] = None

@@ -9,8 +9,7 @@ from pathlib import Path
 from recoversat.data.prepare import TextPairs
 from recoversat.engines.loading import ComputeType, EngineOptions, load_engine
 from recoversat.errors import UserError
-from recoversat.files.builtin import model_folder
-from recoversat.files.model_folder import WEIGHTS, read_config
+from recoversat.files.model_folder import WEIGHTS, model_folder, read_config
 from recoversat.text.directions import choose_direction, directed, encode_directed
 from recoversat.text.tokenizer import load_tokenizer
 

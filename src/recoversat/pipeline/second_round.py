@@ -3,8 +3,7 @@
 Such targets are what K segments can write, unlike those of a beam, and nearly as good (docs/log.md).
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
 from itertools import repeat
 
 from recoversat.decoding.segmentwise import Decoded
@@ -19,34 +18,26 @@ from recoversat.vocab import TERMINATORS
 _Ids = list[int]
 
 
-@dataclass(frozen=True)
-class BestOfWriter:
-    """Writes ids for ids, with `best_of` values of K around that of the source's length."""
+def best_of_writer(translator: Translator, best_of: int) -> Callable[[Sequence[_Ids]], list[_Ids]]:
+    """Return what writes ids for ids, with `best_of` values of K around that of the source's length.
 
-    translator: Translator
-    best_of: int
+    What did not end within its limit comes back empty.
+    """
+    settings, choices = translator.config.decode, translator.config.auto_choices
+    if len(choices) < best_of:
+        raise UserError(f"best of {best_of}: this model was trained for fewer values of K")
+    begins = translator.tokenizer.begins() if settings.begin_at == "word" else None
+    options = Options(settings.extra_steps, scores=False, shortlist=settings.shortlist, begins=begins)
 
-    def __post_init__(self) -> None:
-        if len(self.translator.config.auto_choices) < self.best_of:
-            raise UserError(f"best of {self.best_of}: this model was trained for fewer values of K")
-
-    def __call__(self, sources: Sequence[_Ids]) -> list[_Ids]:
-        """Write each source; what did not end within its limit comes back empty."""
-        settings, choices = self.translator.config.decode, self.translator.config.auto_choices
-        counts = neighbours(self.translator.segment_counts("auto", list(map(len, sources))), choices, self.best_of)
-        begins = self.translator.tokenizer.begins() if settings.begin_at == "word" else None
-        options = Options(settings.extra_steps, scores=False, shortlist=settings.shortlist, begins=begins)
-        best = BestOf(self.translator.engine).decode(
-            sources, counts, options, lambda b, one: self._ids(sources[b], one)
-        )
-        return [self._ids(source, one) if _ended(one) else [] for source, one in zip(sources, best, strict=True)]
-
-    def _ids(self, source: _Ids, decoded: Decoded) -> _Ids:
-        """Put segments together, what two neighbours both say once where the model is set to."""
-        joins = self.translator.config.decode.join_overlaps
-        shared = overlaps(decoded.segments, source, self.translator.tokenizer) if joins else repeat(0)
+    def joined(source: _Ids, decoded: Decoded) -> _Ids:  # what two neighbours both say once where the model is set to
+        shared = overlaps(decoded.segments, source, translator.tokenizer) if settings.join_overlaps else repeat(0)
         return assemble([segment[n:] for segment, n in zip(decoded.segments, shared, strict=False)])
 
+    def write(sources: Sequence[_Ids]) -> list[_Ids]:
+        counts = neighbours(translator.segment_counts("auto", list(map(len, sources))), choices, best_of)
+        best = BestOf(translator.engine).decode(sources, counts, options, lambda b, one: joined(sources[b], one))
+        ended = [all(part and part[-1] in TERMINATORS for part in one.segments) for one in best]
+        each = zip(sources, best, ended, strict=True)
+        return [joined(source, one) if is_whole else [] for source, one, is_whole in each]
 
-def _ended(decoded: Decoded) -> bool:
-    return all(segment and segment[-1] in TERMINATORS for segment in decoded.segments)
+    return write

@@ -11,8 +11,7 @@ from recoversat.cluster.run import translate_corpus
 from recoversat.config import parse_overrides
 from recoversat.engines.loading import ComputeType
 from recoversat.errors import UserError
-from recoversat.files.builtin import model_folder
-from recoversat.files.model_folder import model_fingerprint, read_config, resolve_model
+from recoversat.files.model_folder import model_fingerprint, model_folder, read_config, resolve_model
 from recoversat.files.storage import fingerprint
 from recoversat.inference.request import modes_for
 from recoversat.pipeline.direction import AUTO, Directions, Pair
@@ -44,7 +43,7 @@ def translate_shared(asked: TranslateOptions) -> dict[Path, int]:
     crew = Crew.of(asked.workers, asked.cluster, asked.per_worker, asked.shard, asked.device, asked.threads)
     if not asked.files or asked.out is None:
         raise UserError("--workers, --cluster and --shard need files and a folder: translate INPUT... --out FOLDER")
-    place = crew.per_worker.device if asked.device == "auto" else asked.device
+    place = crew.device if asked.device == "auto" else asked.device
     return translate_corpus(in_one_direction(replace(asked, device=place)), Path(asked.out), crew)
 
 
@@ -52,14 +51,8 @@ def in_one_direction(asked: TranslateOptions) -> TranslateOptions:
     """Settle for several workers in which direction they translate: one for all texts."""
     if asked.source != AUTO and (asked.source or asked.target):
         return asked
-    source, target = _common_direction(asked)
-    return replace(asked, source=source, target=target)
-
-
-def _common_direction(asked: TranslateOptions) -> Pair:
-    """Return the direction in which all files are to be translated; those without letters say nothing."""
     directions = Directions(read_config(_folder(asked))[0].data, asked.source, asked.target)
-    chosen: dict[Pair, Path] = {}  # and the first file of each
+    chosen: dict[Pair, Path] = {}  # and the first file of each; those without letters say nothing
     for path in asked.files:
         part = next(open_input(path, jsonl=asked.jsonl).parts(_SAMPLE), None)
         text = "\n".join(open_input(path, jsonl=asked.jsonl).texts(part)) if part else ""
@@ -71,7 +64,8 @@ def _common_direction(asked: TranslateOptions) -> Pair:
             f"{found}: --workers, --cluster and --shard translate one direction; translate these files apart, "
             f"or name the language of all of them with --from"
         )
-    return next(iter(chosen), directions.choose("", ""))
+    source, target = next(iter(chosen), directions.choose("", ""))
+    return replace(asked, source=source, target=target)
 
 
 def _source(asked: TranslateOptions) -> str | None:
@@ -83,7 +77,6 @@ def _folder(asked: TranslateOptions) -> Path:
 
 
 def _load(asked: TranslateOptions) -> Translator:
-    """Load the model and set it as asked."""
     translator = Translator(
         _folder(asked), source=_source(asked), target=asked.target, device=asked.device,
         compute_type=cast("ComputeType", asked.compute_type), intra_threads=asked.threads, max_memory=asked.max_memory,

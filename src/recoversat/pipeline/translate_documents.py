@@ -2,8 +2,8 @@
 
 import codecs
 import sys
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Sequence
+from contextlib import suppress
 from itertools import islice
 from pathlib import Path
 from typing import AnyStr
@@ -38,10 +38,12 @@ def translate_documents(
             translator = turned(translator, directions.choose(_words(source, format, translator), name))
         if known.binary and out is None:
             out = _beside(job.files, translator.target, format)
-        with _named(name):
+        try:
             (done,) = translator.translate_documents(
                 [source], format=format, segments=asked.segments, batch_size=asked.batch_size, beam=asked.beam
             )
+        except UserError as error:
+            raise UserError(f"{name}: {error}") from None
         for sentence in done.split:
             print(f"note: a sentence was too long and translated in parts: {sentence[:60]}...", file=sys.stderr)
         return done.text
@@ -79,15 +81,6 @@ def _beside(files: Sequence[Path], target: str, format: str) -> Path:
         raise UserError(f"{out} exists already; name another file: --out FILE")
     print(f"writing {out}", file=sys.stderr)
     return out
-
-
-@contextmanager
-def _named(name: str) -> Iterator[None]:
-    """Say which file an error is about."""
-    try:
-        yield
-    except UserError as error:
-        raise UserError(f"{name}: {error}") from None
 
 
 def _write(documents: Sequence[bytes], out: Path | None) -> None:

@@ -6,7 +6,7 @@ from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import IO, Any, Protocol
+from typing import IO, Any
 
 from recoversat.files.partial import PartialFile, kept_lines
 from recoversat.files.records import Record
@@ -126,7 +126,6 @@ def _blocks(files: list[Path], size: int | None) -> Iterator[_Block]:
 
 
 def _count(files: list[Path]) -> int | None:
-    """Count the lines of files that can be read twice."""
     if not files or not all(path.is_file() for path in files):
         return None
     lines = 0
@@ -139,20 +138,8 @@ def _count(files: list[Path]) -> int | None:
     return lines
 
 
-class _Output(Protocol):
-    """Takes the lines that answer blocks of input."""
-
-    errors: int
-
-    def isatty(self) -> bool: ...
-    def has(self, lines: Sequence[bytes]) -> bool: ...
-    def write(self, line: str) -> None: ...
-    def keep(self) -> None: ...
-    def forget(self) -> None: ...
-
-
 class _StreamOutput:
-    """Lines that are gone once they are written."""
+    """Lines that are gone once they are written; else as a `PartialFile`."""
 
     def __init__(self, stream: IO[str]) -> None:
         self._stream, self.errors = stream, 0
@@ -173,24 +160,23 @@ class _StreamOutput:
         pass
 
 
+_Output = _StreamOutput | PartialFile
+
+
 @contextmanager
 def _opened(out: Path | None, settings: Settings | None, *, one_of_many: bool) -> Iterator[_Output]:
     """Open an output: one that can be gone on with, where there are settings to know it by and a file to keep."""
     if out is None:
+        if hasattr(sys.stdout, "reconfigure"):
+            sys.stdout.reconfigure(encoding="utf-8", newline="\n")
         with write_faults_named(Path("standard output")):
-            yield _StreamOutput(_stdout())
+            yield _StreamOutput(sys.stdout)
     elif settings is None or (out.exists() and not out.is_file()):
         with output_stream(out) as stream:
             yield _StreamOutput(stream)
     else:
         with write_faults_named(out), PartialFile(out, settings(), one_of_many=one_of_many) as output:
             yield output
-
-
-def _stdout() -> IO[str]:
-    if hasattr(sys.stdout, "reconfigure"):
-        sys.stdout.reconfigure(encoding="utf-8", newline="\n")
-    return sys.stdout
 
 
 class _LineWriter:
@@ -247,7 +233,6 @@ class _LineWriter:
             output.write(record.answered(translation.text, translation.confidence, is_doubtful) + "\n")
 
     def tell_left(self) -> None:
-        """Say how many lines stay as they were."""
         if self._left:
             bound = f"confidence below {self._asked.min_confidence:g}"
             print(f"note: {self._left} lines are not translated, {bound}", file=sys.stderr)

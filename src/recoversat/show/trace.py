@@ -39,7 +39,6 @@ def trace_records(translation: Translation, number: int, forced: Collection[Plac
 
 
 def write_trace(stream: IO[str], translation: Translation, number: int, forced: Collection[Place]) -> None:
-    """Write every decoding step of a translation, as JSON lines."""
     for record in trace_records(translation, number, forced):
         stream.write(json.dumps(record, ensure_ascii=False, allow_nan=False) + "\n")
 

@@ -10,15 +10,16 @@ from pathlib import Path
 import pytest
 
 from recoversat.cluster import run, shards, translating
-from recoversat.cluster.crew import Crew, PerWorker, Share
-from recoversat.cluster.manifest import Folder, Manifest, plan
-from recoversat.cluster.merge import merge
-from recoversat.cluster.shards import Shard
-from recoversat.cluster.translating import ModelGuard, ShardTranslator, read_result
+from recoversat.cluster.crew import Crew, parse_resources, parse_share
+from recoversat.cluster.manifest import Manifest, plan
+from recoversat.cluster.run import merge
+from recoversat.cluster.shards import Shard, Worker
+from recoversat.cluster.translating import ModelGuard, read_result, shard_translator
 from recoversat.errors import UserError
 from recoversat.files import storage
 from recoversat.files.model_folder import model_fingerprint
 from recoversat.pipeline.options import TranslateOptions
+from recoversat.show.progress import LineBar
 
 SETTINGS = {"model": "made up", "jsonl": False}
 
@@ -32,8 +33,8 @@ class Shouting:
     failures: int = 99
     signalled_at: str = ""
 
-    def __call__(self) -> ShardTranslator:
-        return ShardTranslator(self.translate, lambda: None, jsonl=False)
+    def __call__(self) -> Worker:
+        return shard_translator(self.translate, lambda: None, jsonl=False)
 
     def translate(self, texts: list[str]) -> list[str]:
         if self.fails_at in texts and self.failures > 0:
@@ -53,12 +54,11 @@ def text(tmp_path: Path) -> Path:
 
 
 def planned(text: Path, **settings: object) -> Manifest:
-    return plan(Folder(text.parent / "out"), [text], SETTINGS | settings, 4)
+    return plan(text.parent / "out", [text], SETTINGS | settings, 4)
 
 
 def work_off(manifest: Manifest, load: Shouting, crew: Crew | None = None) -> None:
-    folder = manifest.folder
-    run.work_off("test", list(manifest.shards()), load, crew or Crew(), state=folder.run)
+    run.work_off("test", list(manifest.shards()), load, crew or Crew(), state=manifest.run)
 
 
 def test_a_run_that_is_continued_does_nothing_twice(text: Path) -> None:
@@ -72,10 +72,10 @@ def test_a_run_that_is_continued_does_nothing_twice(text: Path) -> None:
     load.fails_at = ""
     work_off(planned(text), load)
     assert sorted(load.done) == sorted(f"line {number}" for number in range(25))
-    assert merge(manifest) == {manifest.folder.out / "in": 0}
-    assert (manifest.folder.out / "in").read_text() == text.read_text().upper()
-    assert "sentences_done 25\n" in (manifest.folder.run / "metrics.prom").read_text()
-    assert not list((manifest.folder.run / shards.SET_ASIDE).iterdir())
+    assert merge(manifest) == {manifest.out / "in": 0}
+    assert (manifest.out / "in").read_text() == text.read_text().upper()
+    assert "sentences_done 25\n" in (manifest.run / "metrics.prom").read_text()
+    assert not list((manifest.run / shards.SET_ASIDE).iterdir())
 
 
 def test_what_fails_twice_is_done_in_the_end(text: Path) -> None:
@@ -86,7 +86,7 @@ def test_what_fails_twice_is_done_in_the_end(text: Path) -> None:
 def test_shares_are_all_of_it_and_nothing_twice(text: Path) -> None:
     load = Shouting([])
     for number in (3, 1, 2):
-        work_off(planned(text), load, Crew(share=Share(number, 3)))
+        work_off(planned(text), load, Crew(share=(number, 3)))
     assert sorted(load.done) == sorted(f"line {number}" for number in range(25))
     merge(planned(text))
     assert (text.parent / "out" / "in").read_text() == text.read_text().upper()
@@ -121,7 +121,7 @@ def test_a_full_disk_stops_the_run_and_leaves_nothing_half(text: Path, monkeypat
     with pytest.raises(UserError, match=r"the disk is full.*3 of 7 shards are done; the same command continues"):
         work_off(manifest, load)
     assert len(load.done) == 16  # it was noticed at once
-    assert not list(manifest.folder.run.rglob("*.partial"))
+    assert not list(manifest.run.rglob("*.partial"))
     monkeypatch.undo()
     del load.done[12:]
     work_off(manifest, load)
@@ -137,7 +137,7 @@ def test_ctrl_c_finishes_what_was_begun(text: Path) -> None:
 
 def test_keys_depend_on_text_model_and_settings_and_on_nothing_else(text: Path, tmp_path: Path) -> None:
     def keys(path: Path, out: str, **settings: object) -> list[str]:
-        return [s.key for s in plan(Folder(tmp_path / out), [path], SETTINGS | settings, 4).shards()]
+        return [s.key for s in plan(tmp_path / out, [path], SETTINGS | settings, 4).shards()]
 
     (tmp_path / "elsewhere").mkdir()
     copy = tmp_path / "elsewhere" / "copy"
@@ -174,15 +174,15 @@ def test_damage_to_results_is_noticed(text: Path) -> None:
         result.write_bytes(damaged)
         with pytest.raises(UserError, match="remove it and start the run again"):
             merge(manifest)
-        assert not (manifest.folder.out / "in").exists()
+        assert not (manifest.out / "in").exists()
 
 
 def test_the_same_text_is_translated_once(tmp_path: Path) -> None:
     (tmp_path / "in").write_text("a\nb\n" * 10)
-    manifest = plan(Folder(tmp_path / "out"), [tmp_path / "in"], SETTINGS, 2)
+    manifest = plan(tmp_path / "out", [tmp_path / "in"], SETTINGS, 2)
     work_off(manifest, load := Shouting([]))
     assert load.done == ["a", "b"]
-    assert "run_sentences 2\n" in (manifest.folder.run / "metrics.prom").read_text()
+    assert "run_sentences 2\n" in (manifest.run / "metrics.prom").read_text()
     merge(manifest)
     assert (tmp_path / "out" / "in").read_text() == "A\nB\n" * 10
 
@@ -191,8 +191,8 @@ def test_names_that_would_collide_are_refused(text: Path, tmp_path: Path) -> Non
     (tmp_path / "other").mkdir()
     (tmp_path / "other" / "in").write_text("a\n")
     with pytest.raises(UserError, match="two inputs are called in"):
-        plan(Folder(tmp_path / "out"), [text, tmp_path / "other" / "in"], SETTINGS, 4)
-    manifest = plan(Folder(tmp_path), [text], SETTINGS, 4)
+        plan(tmp_path / "out", [text, tmp_path / "other" / "in"], SETTINGS, 4)
+    manifest = plan(tmp_path, [text], SETTINGS, 4)
     work_off(manifest, Shouting([]))
     with pytest.raises(UserError, match="is an input: write to another folder"):
         merge(manifest)
@@ -218,9 +218,9 @@ def test_nothing_is_kept_that_a_changed_model_wrote(text: Path) -> None:
     def check() -> None:
         raise shards.RunStoppedError("another model")
 
-    manifest, worker = planned(text), ShardTranslator(lambda texts: texts, check, jsonl=False)
+    manifest, worker = planned(text), shard_translator(lambda texts: texts, check, jsonl=False)
     with pytest.raises(UserError, match=r"another model\. 0 of 7 shards are done"):
-        run.work_off("test", list(manifest.shards()), lambda: worker, Crew(), state=manifest.folder.run)
+        run.work_off("test", list(manifest.shards()), lambda: worker, Crew(), state=manifest.run)
     assert not any(shard.is_done for shard in manifest.shards())
 
 
@@ -234,13 +234,13 @@ def test_two_runs_never_work_in_one_folder(text: Path, monkeypatch: pytest.Monke
 @pytest.mark.parametrize("wrong", ["0/3", "4/3", "1", "a/b", "1/3/5"])
 def test_shares_that_do_not_exist_are_refused(wrong: str) -> None:
     with pytest.raises(UserError, match="--shard"):
-        Share.parse(wrong)
+        parse_share(wrong)
 
 
 @pytest.mark.parametrize("wrong", ["", "2", "cpus=0", "cpus=2 gpus=1", "gpus=-1", "tpus=1"])
 def test_resources_that_do_not_exist_are_refused(wrong: str) -> None:
     with pytest.raises(UserError, match="--per-worker"):
-        PerWorker.parse(wrong)
+        parse_resources(wrong)
 
 
 def test_other_clusters_are_refused() -> None:
@@ -253,6 +253,6 @@ def test_other_clusters_are_refused() -> None:
 
 def test_a_shard_that_somebody_else_has_done_meanwhile_is_skipped(tmp_path: Path) -> None:
     two = [Shard(str(n), f"shard {n}", 1, tmp_path / str(n)) for n in (1, 2)]
-    todo = shards.WorkList.of(two, tmp_path)
+    todo = shards.WorkList(two, LineBar("test", 2, 0), tmp_path)
     two[0].result.touch()
     assert todo.next() == two[1]

@@ -10,8 +10,7 @@ from typer.testing import CliRunner
 from recoversat import __version__
 from recoversat.cli.app import app
 from recoversat.errors import UserError
-from recoversat.files.builtin import builtin_models
-from recoversat.files.model_folder import CONFIG, read_config
+from recoversat.files.model_folder import CONFIG, builtin_models, read_config
 
 
 def folder_saying(tmp_path: Path, **changes: Any) -> Path:

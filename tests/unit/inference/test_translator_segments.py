@@ -5,7 +5,7 @@ import pytest
 
 from recoversat.config import DataConfig, parse_config
 from recoversat.errors import UserError
-from recoversat.files.builtin import builtin_model
+from recoversat.files.model_folder import builtin_model
 from recoversat.inference.request import Request
 from recoversat.inference.writing import Writer
 from recoversat.text.directions import choose_direction, known_language

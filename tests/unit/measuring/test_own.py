@@ -8,8 +8,7 @@ from typer.testing import CliRunner
 from recoversat.cli import app
 from recoversat.config import DecodeConfig
 from recoversat.errors import UserError
-from recoversat.files.builtin import builtin_model
-from recoversat.files.model_folder import WEIGHTS, write_description
+from recoversat.files.model_folder import WEIGHTS, builtin_model, write_description
 from recoversat.measuring.own import OwnSystem, load_system, p_label
 from recoversat.measuring.specs import SystemSpec
 

@@ -21,7 +21,8 @@ from recoversat.engines.torch.engine import TorchEngine
 from recoversat.errors import UserError
 from recoversat.model.transformer import Transformer
 from recoversat.model.weights import load_model
-from recoversat.pipeline.distill import Distillation, _batches, _teacher_engine, _translate
+from recoversat.pipeline.distill import _batches, _teacher_engine, _translate
+from recoversat.pipeline.options import DistillOptions
 from recoversat.translator import Translator
 from recoversat.vocab import N_SPECIAL
 from tests.system.tiny_model import WORDS, tiny_config, write_sentences, write_tiny_model
@@ -47,8 +48,8 @@ def sources(count: int, longest: int = 40) -> list[list[int]]:
     return [rng.integers(N_SPECIAL, N_SPECIAL + len(WORDS), n).tolist() for n in rng.integers(1, longest + 1, count)]
 
 
-def job_of(teacher: Path, beam: int = 4, batch_tokens: int = 256) -> Distillation:
-    return Distillation(teacher, teacher, teacher, beam, batch_tokens=batch_tokens, device="cpu")
+def job_of(teacher: Path, beam: int = 4, batch_tokens: int = 256) -> DistillOptions:
+    return DistillOptions(teacher, teacher, teacher, beam, batch_tokens=batch_tokens, device="cpu")
 
 
 def model_of(teacher: Path) -> Transformer:

@@ -7,8 +7,8 @@ import pytest
 from recoversat.config import DecodeConfig, load_config
 from recoversat.data.prepare import TextPairs
 from recoversat.errors import UserError
-from recoversat.pipeline.fit_defaults import fit_job
-from recoversat.pipeline.fit_job import FitJob
+from recoversat.files.storage import atomic_stream
+from recoversat.pipeline.fit_job import FitJob, fit_job
 from recoversat.pipeline.options import FitOptions
 
 
@@ -30,6 +30,15 @@ def test_without_any_wish_the_size_decides(pairs: TextPairs) -> None:
     assert (plain.student.model.d_model, plain.student.train.steps) == (128, 3000)
     assert (plain.student.train.save_every, plain.student.train.validate_every) == (150, 300)
     assert (plain.student.data.src_lang, plain.student.data.tgt_lang) == ("en", "txt")
+
+
+@pytest.mark.parametrize("packed", [".gz", ".xz", ".zst"])
+def test_a_compressed_file_names_its_language_too(tmp_path: Path, packed: str) -> None:
+    for name in ("train.en", "train.de"):
+        with atomic_stream(tmp_path / f"{name}{packed}") as stream:
+            stream.write(b"a line\n" * 30)
+    data = job(TextPairs(tmp_path / f"train.en{packed}", tmp_path / f"train.de{packed}")).student.data
+    assert (data.src_lang, data.tgt_lang) == ("en", "de")
 
 
 def test_segments_beyond_the_usual_make_room_for_themselves(pairs: TextPairs) -> None:

@@ -47,14 +47,6 @@ class CTranslate2(Peer):
         }  # fmt: skip
 
     @classmethod
-    def missing(cls) -> str | None:
-        try:
-            import_ctranslate2()
-        except UserError as error:
-            return str(error)
-        return None
-
-    @classmethod
     def write_untrained(
         cls, folder: Path, weights: Weights, config: Config, tokenizer: Tokenizer, device: str
     ) -> Iterator[tuple[Path, str]]:

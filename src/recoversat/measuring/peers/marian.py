@@ -8,7 +8,6 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from importlib.metadata import version
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +19,7 @@ from recoversat.config import Config, ModelConfig
 from recoversat.errors import UserError
 from recoversat.files.storage import fingerprint
 from recoversat.measuring.specs import SystemSpec
-from recoversat.measuring.system import JSON, Peer, PeerTranslation, Weights, nothing_done
+from recoversat.measuring.system import JSON, Done, Peer, PeerTranslation, Weights, nothing_done
 from recoversat.text.tokenizer import Tokenizer
 
 _PACKED, _SIZE = 0x10800, 0xFF  # in the type of a tensor of a .bin: packed or intgemm; the bytes of an element
@@ -64,10 +63,6 @@ class Marian(Peer):
         }  # fmt: skip
 
     @classmethod
-    def missing(cls) -> str | None:
-        return None if find_spec("pymarian") else "Marian is not installed: pip install 'recoversat[peers]'"
-
-    @classmethod
     def write_untrained(
         cls, folder: Path, weights: Weights, config: Config, tokenizer: Tokenizer, device: str
     ) -> Iterator[tuple[Path, str]]:
@@ -90,11 +85,7 @@ class Marian(Peer):
         return list(map(len, self._ids(texts)))
 
     def translate(
-        self,
-        texts: Sequence[str],
-        batch_size: int,
-        length: int | None = None,
-        done: Callable[[int], None] = nothing_done,
+        self, texts: Sequence[str], batch_size: int, length: int | None = None, done: Done = nothing_done
     ) -> list[PeerTranslation]:
         options: dict[str, float] = {"mini-batch": batch_size, "maxi-batch": max(1, len(texts) // batch_size)}
         if length:  # Marian stops at the first step that reaches this many times the source, its EOS included
@@ -131,7 +122,6 @@ def _precision(model: Path) -> str:
 
 
 def _write(path: Path, model: dict[str, Any], pieces: list[str], products: str, shortlist: bool) -> None:
-    """Write a Marian model, its vocabulary and a `decoder.yml`."""
     words = [_END, _UNKNOWN, *(piece for piece in pieces if piece not in (_END, _UNKNOWN))]
     (path / "vocab.txt").write_text("".join(f"{word}\n" for word in words), encoding="utf-8")
     vocabularies = ["vocab.txt", "vocab.txt"]

@@ -4,7 +4,6 @@ Fitted to sentences with references that the model has not seen; a translation i
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 
@@ -27,16 +26,10 @@ _FEWEST = 100  # sentences a curve can be fitted to
 _BINS = (0.0, 0.5, 0.6, 0.7, 0.8, 0.85, 0.9, 0.95, 1.0)
 
 
-@dataclass(frozen=True)
-class Fitted:
-    """A curve, and how it does on sentences it was not fitted to."""
-
-    curve: Curve
-    table: Table
-
-
-def calibrate(translator: Translator, sources: Sequence[str], references: Sequence[str], good: float) -> Fitted:
-    """Translate, score with K = 1, and fit; each fifth of the sentences is judged by a curve of the others."""
+def calibrate(
+    translator: Translator, sources: Sequence[str], references: Sequence[str], good: float
+) -> tuple[Curve, Table]:
+    """Translate, score with K = 1, and fit; the table judges each fifth of the sentences by a curve of the others."""
     pairs = [pair for pair in zip(sources, references, strict=True) if pair[0].strip() and pair[1].strip()]
     if len(pairs) < _FEWEST:
         raise UserError(f"{len(pairs)} sentences are too few to calibrate with; give at least {_FEWEST}")
@@ -55,7 +48,7 @@ def calibrate(translator: Translator, sources: Sequence[str], references: Sequen
         said[folds == fold] = _said(given[folds == fold], fit(given[folds != fold], is_good[folds != fold]))
     weights = fit(given, is_good)
     curve = Curve(weights=tuple(map(float, weights)), sentences=len(pairs))
-    return Fitted(curve, _reliability(said, is_good, quality, good))
+    return curve, _reliability(said, is_good, quality, good)
 
 
 def fit(given: Floats, is_good: Floats) -> Floats:

@@ -47,7 +47,8 @@ def bleu_by_length(
 
 def length_table(outputs: Sequence[SystemOutput], test_set: TestSet, at_system: str | None) -> Table | None:
     """Show by source length how much was written and how much of the references found; None without sub-words."""
-    tokens = {one.name: one.tokens for one in outputs if one.tokens is not None}
+    here = [one for one in outputs if one.test_set == test_set.name]
+    tokens = {one.name: one.tokens for one in here if one.tokens is not None}
     if at_system not in tokens or test_set.reference_tokens is None:
         return None
     rows = []

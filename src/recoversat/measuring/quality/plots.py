@@ -1,9 +1,12 @@
-"""The pictures of an evaluation: BLEU over length, BLEU against latency, steps, segment lengths."""
+"""The pictures of an evaluation: BLEU over length, BLEU against latency, steps, segment lengths, learning curves."""
 
 import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
 
+from recoversat.files.storage import lines_of
 from recoversat.measuring.quality.length_buckets import EDGES, bleu_by_length, source_lengths
 from recoversat.measuring.quality.outputs import SystemOutput, TestSet
 from recoversat.measuring.quality.results import Result
@@ -11,6 +14,7 @@ from recoversat.measuring.reports.plots import Plot, histograms, line_chart, qua
 
 # Points of one quality/speed curve may differ in these: a student trained for each K has weights of its own.
 _SAME_FAMILY = {"K", "weights", "updates"}
+_POINTS = 50  # of a learning curve: a loss for each update would be a thick noisy band
 
 
 def quality_plots(results: Sequence[Result], test_sets: Sequence[TestSet]) -> Iterator[Plot]:
@@ -60,3 +64,35 @@ def _families(results: Sequence[Result]) -> list[list[Result]]:
         key = json.dumps(rest, sort_keys=True) if segmented else f"alone {result.output.name}"
         families.setdefault(key, []).append(result)
     return [sorted(family, key=lambda r: str(r.output.signature["K"]).zfill(9)) for family in families.values()]
+
+
+class LearningCurve(NamedTuple):
+    """Updates and losses, updates and BLEU."""
+
+    losses: tuple[list[float], list[float]]
+    bleu: tuple[list[float], list[float]]
+
+
+def read_learning_curve(run: Path) -> LearningCurve:
+    """Read the log of a training run; losses are means over stretches of updates, drawn at the end of each."""
+    lines = [json.loads(line) for line in lines_of(run / "log.jsonl")]
+    losses = [(line["step"], line["loss"]) for line in lines if "loss" in line]
+    scores = [(line["step"], line["validation_bleu"]) for line in lines if "validation_bleu" in line]
+    size = max(-(-len(losses) // _POINTS), 1)
+    stretches = [losses[start : start + size] for start in range(0, len(losses), size)]
+    means = [sum(loss for _, loss in stretch) / len(stretch) for stretch in stretches]
+    return LearningCurve(
+        ([float(stretch[-1][0]) for stretch in stretches], means),
+        ([float(step) for step, _ in scores], [score for _, score in scores]),
+    )
+
+
+def learning_plots(curves: Mapping[str, LearningCurve]) -> Iterator[Plot]:
+    """Draw the losses of several trainings in one picture, and their BLEU in another."""
+    for name, what, pick in (("loss", "training loss", 0), ("bleu", "validation BLEU", 1)):
+        drawn = {who: curve[pick] for who, curve in curves.items() if curve[pick][0]}
+        if drawn:
+            ends = "; ".join(
+                f"{who}: {y[0]:.2f} first, {y[-1]:.2f} at update {x[-1]:.0f}" for who, (x, y) in drawn.items()
+            )
+            yield line_chart(f"learning-{name}", f"Learning: {what} over updates", ends, drawn, ("update", what))

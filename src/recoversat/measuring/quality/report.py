@@ -1,19 +1,24 @@
-"""One report for several systems and test sets: Markdown, JSON lines and one self-contained HTML page."""
+"""One report for several systems and test sets: Markdown, JSON lines and one self-contained HTML page.
+
+The page is for light and dark screens and for screen readers. The policy in page.html makes the browser itself refuse
+whatever would leave the file.
+"""
 
 import json
 import math
 from collections.abc import Sequence
 from dataclasses import asdict
+from html import escape
 from pathlib import Path
+from string import Template
 
 from recoversat.files.storage import write_text
 from recoversat.measuring.quality.metrics import METRICS
 from recoversat.measuring.quality.outputs import signature_text
 from recoversat.measuring.quality.results import Result
 from recoversat.measuring.quality.tables import comparison_table, confidence_table, results_table
-from recoversat.measuring.reports.html_page import html_page
-from recoversat.measuring.reports.plots import Plot, write_plot
-from recoversat.measuring.reports.table import Table, to_markdown
+from recoversat.measuring.reports.plots import Plot, embeddable_svg, write_plot
+from recoversat.measuring.reports.table import Table, to_html, to_markdown
 from recoversat.measuring.system import JSON
 
 
@@ -53,13 +58,32 @@ def write_report(
     title: str = "Evaluation",
 ) -> Path:
     """Write report.md, results.jsonl, report.html and plots/, each whole or not at all; return the page."""
-    page = html_page(title, _all_tables(results, tables), plots, signatures_of(results))
+    page = _html_page(title, _all_tables(results, tables), plots, signatures_of(results))
     for plot in plots:
         write_plot(folder / "plots", plot)
     write_text(folder / "results.jsonl", to_jsonl(results))
     write_text(folder / "report.html", page)
     write_text(folder / "report.md", f"# {title}\n\n{report_markdown(results, tables)}")
     return folder / "report.html"
+
+
+def _html_page(
+    title: str, tables: Sequence[Table], plots: Sequence[Plot], signatures: Sequence[tuple[str, str]]
+) -> str:
+    """Put the first table, plots, the other tables and signatures on one page; all text is escaped."""
+    first, *others = map(to_html, tables)
+    sections = [first]
+    if plots:
+        captions = [f"<figcaption>{escape(plot.title)}</figcaption>" for plot in plots]
+        drawn = zip(captions, map(embeddable_svg, plots), strict=True)
+        figures = "\n".join(f"<figure>\n{caption}\n{picture}</figure>" for caption, picture in drawn)
+        sections.append(f'<section>\n<h2>Plots</h2>\n<div class="plots">\n{figures}\n</div>\n</section>\n')
+    if others:
+        sections.append(f"<section>\n<h2>Details</h2>\n{''.join(others)}</section>\n")
+    entries = "\n".join(f"<dt>{escape(name)}</dt><dd>{escape(text)}</dd>" for name, text in signatures)
+    sections.append(f"<section>\n<h2>Signatures</h2>\n<dl>\n{entries}\n</dl>\n</section>\n")
+    page = Path(__file__).with_name("page.html").read_text(encoding="utf-8")
+    return Template(page).substitute(title=escape(title), sections="".join(sections))
 
 
 def signatures_of(results: Sequence[Result]) -> list[tuple[str, str]]:

@@ -12,14 +12,12 @@ from pathlib import Path
 
 from recoversat.errors import UserError
 from recoversat.measuring.own import load_system
-from recoversat.measuring.quality.learning import LearningCurve, learning_plots
 from recoversat.measuring.quality.length_buckets import length_table
 from recoversat.measuring.quality.metrics import METRICS, chosen_metrics
-from recoversat.measuring.quality.outputs import SystemOutput, TestSet, read_output
-from recoversat.measuring.quality.plots import quality_plots
+from recoversat.measuring.quality.outputs import SystemOutput, TestSet, read_output, read_saved
+from recoversat.measuring.quality.plots import LearningCurve, learning_plots, quality_plots
 from recoversat.measuring.quality.report import write_report
 from recoversat.measuring.quality.results import EvaluationPlan, Result, evaluate
-from recoversat.measuring.quality.saved import read_saved
 from recoversat.measuring.quality.subwords import Subwords
 from recoversat.measuring.quality.tables import confidence_table, results_table
 from recoversat.measuring.quality.translating import ModelOutputs
@@ -32,8 +30,6 @@ Tables = Callable[[Sequence[Result], Sequence[TestSet]], list[Table]]
 
 @dataclass(frozen=True)
 class Request:
-    """All that `recoversat evaluate` was asked for."""
-
     systems: list[SystemSpec]
     tests: list[TestSpec]
     out: Path
@@ -72,8 +68,12 @@ def run_evaluation(request: Request, tables: Tables = lambda results, test_sets:
     outputs = [subwords.align(output) for spec in request.systems for output in _outputs_of(spec, test_sets, request)]
     results = evaluate(outputs, test_sets, plan)
     extra = tables(results, test_sets)
-    plots = _plots(results, test_sets, request.curves)
-    by_length = [_by_length(results, test_set, plan.at_system) for test_set in test_sets]
+    plots: list[Plot] = []
+    if find_spec("matplotlib"):
+        plots = [*quality_plots(results, test_sets), *learning_plots(request.curves)]
+    else:
+        print("no plots: they need matplotlib (pip install 'recoversat[train]')", file=sys.stderr)
+    by_length = [length_table([one.output for one in results], test_set, plan.at_system) for test_set in test_sets]
     shown = [*extra, *(table for table in by_length if table)]
     page = write_report(request.out, results, plots=plots, tables=shown, title=request.title)
     return Evaluated(results, extra, page)
@@ -90,15 +90,3 @@ def _outputs_of(spec: SystemSpec, test_sets: Sequence[TestSet], request: Request
         path = spec.file_for(test_set.name)
         saved = path.suffix == ".jsonl"
         yield read_saved(path, test_set, spec.name) if saved else read_output(spec.name, test_set, path)
-
-
-def _by_length(results: Sequence[Result], test_set: TestSet, at_system: str | None) -> Table | None:
-    outputs = [result.output for result in results if result.output.test_set == test_set.name]
-    return length_table(outputs, test_set, at_system)
-
-
-def _plots(results: Sequence[Result], test_sets: Sequence[TestSet], curves: Mapping[str, LearningCurve]) -> list[Plot]:
-    if find_spec("matplotlib") is None:
-        print("no plots: they need matplotlib (pip install 'recoversat[train]')", file=sys.stderr)
-        return []
-    return [*quality_plots(results, test_sets), *learning_plots(curves)]

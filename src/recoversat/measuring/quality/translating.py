@@ -9,8 +9,7 @@ from pathlib import Path
 from recoversat.errors import UserError
 from recoversat.files.storage import sweep_partial
 from recoversat.inference.translation import Translation
-from recoversat.measuring.quality.outputs import SegmentStat, SystemOutput, TestSet
-from recoversat.measuring.quality.saved import read_saved, save_output
+from recoversat.measuring.quality.outputs import SegmentStat, SystemOutput, TestSet, read_saved, save_output
 from recoversat.measuring.system import JSON, System
 from recoversat.show.progress import progress
 

@@ -1,6 +1,6 @@
-"""BLEU on a corpus's validation text, as a callback for training."""
+"""Validation text translated, and its BLEU as a callback for training."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from recoversat.config import Config
 from recoversat.data.corpus import Corpus
@@ -15,16 +15,24 @@ def bleu_validator(corpus: Corpus, config: Config, batch_size: int = 128) -> Cal
     if not corpus.valid_src:
         return None
     config = config.model_copy(update={"data": corpus.config})  # as `train` does
-    each = directed(corpus.valid_src, corpus.config, corpus.config.tgt_lang)
 
     def validate(model: Model) -> float:
         from recoversat.engines.loading import engine_for
 
         engine = engine_for(model, next(model.parameters()).device)
-        translator = Translator.of(engine, corpus.tokenizer, config)
-        translations = translate_directed(
-            each, lambda into, texts: translator.into(into).translate(texts, batch_size=batch_size)
-        )
-        return corpus_bleu([one.text for one in translations], corpus.valid_references).value
+        written = translate_valid(Translator.of(engine, corpus.tokenizer, config), corpus.valid_src, batch_size)
+        return corpus_bleu(written, corpus.valid_references).value
 
     return validate
+
+
+def translate_valid(
+    translator: Translator, sources: Sequence[str], batch_size: int, segments: int | None = None
+) -> list[str]:
+    """Translate validation text, each line into the language that its tag names."""
+    data = translator.config.data
+    translations = translate_directed(
+        directed(sources, data, data.tgt_lang),
+        lambda into, texts: translator.into(into).translate(texts, segments=segments, batch_size=batch_size),
+    )
+    return [one.text for one in translations]

@@ -16,8 +16,6 @@ _LATEX = {
 
 
 class TableFormat(StrEnum):
-    """How a table is printed."""
-
     MARKDOWN = "markdown"
     LATEX = "latex"
 

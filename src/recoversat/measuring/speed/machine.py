@@ -3,6 +3,7 @@
 import platform
 import shutil
 import subprocess
+from contextlib import suppress
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -27,7 +28,7 @@ def machine() -> dict[str, Any]:
         "gpu": _gpu(),
         "system": platform.platform(),
         "python": platform.python_version(),
-        "versions": {"recoversat": __version__} | {name: found for name in _PACKAGES if (found := _version(name))},
+        "versions": _versions(),
     }
 
 
@@ -53,8 +54,9 @@ def _gpu() -> str | None:
     return done.stdout.strip() or None
 
 
-def _version(package: str) -> str | None:
-    try:
-        return version(package)
-    except PackageNotFoundError:
-        return None
+def _versions() -> dict[str, str]:
+    versions = {"recoversat": __version__}
+    for package in _PACKAGES:
+        with suppress(PackageNotFoundError):
+            versions[package] = version(package)
+    return versions

@@ -74,14 +74,16 @@ def make_tasks(texts: Sequence[str], batches: Sequence[int], length: int | None 
 
 def measure(workers: Sequence[Worker], tasks: Sequence[Task], rounds: int) -> Measured:
     """Run every task on every worker, round after round; a worker that fails is left out from then on."""
-    timings = [Timing(worker, task) for task in tasks for worker in workers]
+    by_task = [[Timing(worker, task) for worker in workers] for task in tasks]
+    timings = [timing for group in by_task for timing in group]
     busy, began, complete, interrupted = busy_seconds(), time.perf_counter(), 0, False
     own = sum(worker.cpu_s for worker in workers)
     total = sum(t.worker.alive and t.task.takes_part(number) for t in timings for number in range(rounds))
     try:
         with stop_signals(signal.default_int_handler), progress("bench", total) as bar:
             for number in range(rounds):
-                for timing in _turned(timings, number, len(workers)):
+                first = number % len(workers)  # who begins: nobody is always the first or the last
+                for timing in (one for group in by_task for one in group[first:] + group[:first]):
                     if timing.worker.alive and timing.task.takes_part(number):
                         note = f"round {number + 1}, {timing.worker.system.name}, batch {timing.task.batch}"
                         _time(timing)
@@ -106,16 +108,6 @@ def ask_each(workers: Sequence[Worker], request: Callable[[Worker], T]) -> dict[
             with suppress(WorkerError):
                 answers[worker.system.name] = request(worker)
     return answers
-
-
-def _turned(timings: list[Timing], number: int, n_workers: int) -> list[Timing]:
-    """Let another worker begin in every round, task by task: nobody is always the first or the last."""
-    turned = []
-    for start in range(0, len(timings), n_workers):
-        group = timings[start : start + n_workers]
-        shift = number % n_workers
-        turned += group[shift:] + group[:shift]
-    return turned
 
 
 def _time(timing: Timing) -> None:

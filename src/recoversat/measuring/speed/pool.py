@@ -8,7 +8,7 @@ import tempfile
 import time
 from contextlib import suppress
 from dataclasses import asdict
-from typing import IO, Any
+from typing import IO, Any, cast
 
 from recoversat.measuring.specs import SystemSpec
 
@@ -52,8 +52,8 @@ class Worker:
             self.start_s, self.load_s, self.facts = time.perf_counter() - began, answer["load_s"], answer["facts"]
 
     def ask(self, what: str, **details: Any) -> dict[str, Any]:
-        """Send a request and wait for its answer."""
-        requests, answers = self._pipes
+        assert self._process is not None
+        requests, answers = cast(IO[str], self._process.stdin), cast(IO[str], self._process.stdout)
         if self._waiting:
             answers.readline()  # the answer to a request during which we were interrupted
         line = ""
@@ -67,38 +67,27 @@ class Worker:
             self._waiting = True
             line = answers.readline()
         self._waiting = False
-        answer: dict[str, Any] = json.loads(line) if line.endswith("\n") else {"error": self._last_words()}
+        answer: dict[str, Any] = json.loads(line) if line.endswith("\n") else {"error": self._last_words(self._process)}
         if "error" in answer:
             self.error = str(answer["error"])
             raise WorkerError(self.error)
         self.cpu_s = answer.get("cpu_s", self.cpu_s)
         return answer
 
-    @property
-    def _pipes(self) -> tuple[IO[str], IO[str]]:
-        assert self._process is not None
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        return self._process.stdin, self._process.stdout
-
     def close(self) -> None:
         """End the process: it goes when its input ends, or else is killed."""
         self._said.close()
         if self._process is None:
             return
-        process, pipes, self._process = self._process, self._pipes, None
-        for stream in pipes:
-            with suppress(BrokenPipeError):
-                stream.close()
+        process, self._process = self._process, None
         try:
-            process.wait(5)
+            process.communicate(timeout=5)
         except subprocess.TimeoutExpired:
             process.kill()
-            process.wait()
+            process.communicate()
 
-    def _last_words(self) -> str:
-        assert self._process is not None
-        code = self._process.wait()
+    def _last_words(self, process: subprocess.Popen[str]) -> str:
+        code = process.wait()
         self._said.seek(0)
         said = self._said.read().strip().splitlines()
         return f"its process ended with code {code}" + (f": {said[-1]}" if said else "")

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, field
+from itertools import product
 from pathlib import Path
 from typing import Any, get_args
 
@@ -82,8 +83,6 @@ class GrowthPoint:
 
 @dataclass(frozen=True)
 class BenchResult:
-    """All that `recoversat bench` found out."""
-
     systems: list[SystemFacts]
     rows: list[Row]
     ratios: list[Ratio]
@@ -99,7 +98,6 @@ class BenchResult:
 
 
 def facts_of(worker: Worker) -> SystemFacts:
-    """Collect what a worker said of itself."""
     names = ("family", "engine", "precision", "device", "segments", "bytes")
     known = {name: worker.facts[name] for name in names if worker.facts.get(name) is not None}
     known |= {"start_s": worker.start_s, "load_s": worker.load_s, "error": worker.error}
@@ -118,7 +116,6 @@ def _public(path: str) -> str:
 
 
 def rows_of(measured: Measured) -> list[Row]:
-    """Make a row of every timing that has one."""
     return [_row(timing) for timing in measured.timings if timing.rounds and not timing.task.only_growth]
 
 
@@ -136,10 +133,8 @@ def _row(timing: Timing) -> Row:
 def best_rows(rows: Iterable[Row]) -> dict[tuple[str, int], Row]:
     """Return the row of each system and batch size with the lowest median."""
     best: dict[tuple[str, int], Row] = {}
-    for row in rows:
-        key = (row.system, row.batch)
-        if key not in best or row.p50_ms < best[key].p50_ms:
-            best[key] = row
+    for row in sorted(rows, key=lambda row: row.p50_ms):
+        best.setdefault((row.system, row.batch), row)
     return best
 
 
@@ -150,13 +145,11 @@ def ratios_of(rows: Sequence[Row], systems: Sequence[SystemFacts]) -> list[Ratio
     parallel = [name for name, family in families.items() if family in PARALLEL]
     one_by_one = [name for name in families if name not in parallel]
     ratios = []
-    for system in parallel:
-        for over in one_by_one:
-            for batch in sorted({row.batch for row in rows}):
-                mine, theirs = best.get((system, batch)), best.get((over, batch))
-                if mine and theirs:
-                    times, at_best = theirs.p50_ms / mine.p50_ms, theirs.best_ms / mine.best_ms
-                    ratios.append(Ratio(system, over, batch, times, at_best, mine.threads, theirs.threads))
+    for system, over, batch in product(parallel, one_by_one, sorted({row.batch for row in rows})):
+        mine, theirs = best.get((system, batch)), best.get((over, batch))
+        if mine and theirs:
+            times, at_best = theirs.p50_ms / mine.p50_ms, theirs.best_ms / mine.best_ms
+            ratios.append(Ratio(system, over, batch, times, at_best, mine.threads, theirs.threads))
     return ratios
 
 

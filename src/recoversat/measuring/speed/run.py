@@ -14,10 +14,9 @@ from recoversat.measuring.reports.plots import write_plot
 from recoversat.measuring.specs import SystemSpec, check_names
 from recoversat.measuring.speed.machine import machine
 from recoversat.measuring.speed.measure import Measured, Task, ask_each, make_tasks, measure
-from recoversat.measuring.speed.plots import speed_plots
 from recoversat.measuring.speed.pool import Worker
+from recoversat.measuring.speed.report import report_text, speed_plots
 from recoversat.measuring.speed.results import OURS, BenchResult, facts_of, growth_of, ratios_of, rows_of
-from recoversat.measuring.speed.tables import report_text
 from recoversat.measuring.speed.untrained import build_untrained, sentences, untrained_config
 from recoversat.pipeline.options import BenchOptions
 from recoversat.show.progress import Bar, progress

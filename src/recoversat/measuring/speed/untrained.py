@@ -41,7 +41,6 @@ def untrained_config(text: str, vocabulary: int, segments: Sequence[int]) -> Con
 
 
 def sentences(n: int, length: int, vocabulary: int) -> list[str]:
-    """Make up sources of `length` tokens."""
     drawn = np.random.default_rng(length).integers(0, vocabulary - N_SPECIAL, (n, length))
     return [" ".join(f"w{word}" for word in line) for line in drawn]
 

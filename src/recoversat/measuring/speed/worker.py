@@ -21,7 +21,6 @@ _WARM_UP_S = 0.5  # before each round: a process that slept finds its weights ou
 
 
 def serve(requests: Iterator[str], answers: IO[str]) -> None:
-    """Answer requests until there are no more."""
     worker = _Worker()
     for line in requests:
         request = json.loads(line)
@@ -43,7 +42,6 @@ class _Worker:
     def do_load(
         self, system: dict[str, Any], device: str, threads: int, first: str, length: int | None
     ) -> dict[str, Any]:
-        """Load the system and translate a first sentence."""
         from recoversat.measuring.own import load_system
 
         began = time.perf_counter()

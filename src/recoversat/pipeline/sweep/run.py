@@ -27,8 +27,6 @@ from recoversat.pipeline.sweep.variants import SweepFile, Variant, read_sweep
 
 AT = "AT"  # the name of the autoregressive system in a sweep's report
 _COLUMNS = ("BLEU", "Rep", "Mis", "Step")  # of a table that the paper does not have
-
-
 _AT_WORK = "another sweep, or a training that one left behind, is at work here; wait for it or stop it"
 
 
@@ -38,7 +36,7 @@ def run_sweep(options: SweepOptions, tell: Callable[[str], None]) -> tuple[Evalu
     if options.corpus is None and sweep.corpus is None:
         raise UserError("no corpus to train on; name one: --corpus FOLDER")
     corpus = open_corpus(options.corpus or Path(str(sweep.corpus)))
-    request = _request(sweep, options, corpus, out)  # first: a wrong path must not show after days of training
+    request = _request(sweep, options, corpus)  # first: a wrong path must not show after days of training
     teacher = _teacher(sweep, options)
     with held(out, _AT_WORK, patience=0) as held_file:
         write_text(out / "base.yaml", yaml.safe_dump(sweep.config, sort_keys=False))
@@ -53,10 +51,7 @@ def run_sweep(options: SweepOptions, tell: Callable[[str], None]) -> tuple[Evalu
         finished = [SystemSpec(name, str(out / "runs" / name)) for name in configs if name not in failed]
         if not finished:
             return None, failed
-        asked = Request(
-            [*request.systems, *finished], request.tests, out / "report", request.plan,
-            options.batch_size, options.device, options.latency, title=f"Sweep {options.file.stem}",
-        )  # fmt: skip
+        asked = replace(request, systems=[*request.systems, *finished])
         published = studies(next(iter(configs.values())).preset, corpus.config.src_lang, corpus.config.tgt_lang)
         evaluated = run_evaluation(asked, lambda found, _: ablation_tables(sweep.variants, run_of, found, published))
         return evaluated, failed
@@ -104,7 +99,7 @@ def _is_trained(run: Path, config: Config, corpus: Corpus, teacher: Path | None,
     )
 
 
-def _request(sweep: SweepFile, options: SweepOptions, corpus: Corpus, out: Path) -> Request:
+def _request(sweep: SweepFile, options: SweepOptions, corpus: Corpus) -> Request:
     """Say what the runs are compared with, and on what: the corpus's validation text where no test set is given."""
     tests = [parse_test(text) for text in options.tests]
     for name, files in sweep.test.items() if not tests else ():
@@ -122,7 +117,9 @@ def _request(sweep: SweepFile, options: SweepOptions, corpus: Corpus, out: Path)
     systems = [*([parse_system(f"{AT}={at}")] if at else []), *map(parse_system, options.systems)]
     for spec in systems:
         resolve_model(Path(spec.path))
-    return Request(systems, tests, out, EvaluationPlan(at_system=AT if at else None))
+    plan, title = EvaluationPlan(at_system=AT if at else None), f"Sweep {options.file.stem}"
+    how = options.batch_size, options.device, options.latency
+    return Request(systems, tests, options.out / "report", plan, *how, title=title)
 
 
 def _teacher(sweep: SweepFile, options: SweepOptions) -> Path | None:

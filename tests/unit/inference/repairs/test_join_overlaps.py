@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from recoversat.files.builtin import builtin_models
+from recoversat.files.model_folder import builtin_models
 from recoversat.inference.repairs.join_overlaps import overlaps
 from recoversat.text.tokenizer import BpeTokenizer, load_tokenizer
 from recoversat.vocab import DEL, EOS, N_SPECIAL, SPECIAL_PIECES

@@ -3,7 +3,7 @@
 import pytest
 
 from recoversat.config import parse_config
-from recoversat.files.builtin import builtin_models
+from recoversat.files.model_folder import builtin_models
 from recoversat.text.tokenizer import load_tokenizer
 from recoversat.translator import Translator
 from recoversat.vocab import EOS

@@ -91,7 +91,7 @@ def test_what_marian_cannot_do_is_said(folders: dict[str, Path], monkeypatch: py
         Marian(SystemSpec("m", path), device="cuda")
     with pytest.raises(UserError, match="a b: Marian takes no paths with blanks"):
         Marian(SystemSpec("m", "a b"))
-    monkeypatch.setattr("recoversat.measuring.peers.marian.find_spec", lambda name: None)
+    monkeypatch.setattr("recoversat.measuring.system.find_spec", lambda name: None)
     with pytest.raises(UserError, match=r"Marian is not installed: pip install 'recoversat\[peers\]'"):
         Marian(SystemSpec("m", path))
 

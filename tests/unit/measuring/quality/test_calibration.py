@@ -46,11 +46,11 @@ def test_the_curve_is_found_again() -> None:
 def test_what_is_said_is_so_and_the_table_shows_it() -> None:
     log_probs, right = drawn(2000)
     lines = ["a line"] * 2000
-    fitted = calibrate(Judged(log_probs, right), lines, ["a good line"] * 2000, 30)  # type: ignore[arg-type]
-    assert fitted.curve.sentences == 2000
-    assert fitted.curve.probability([np.log(0.5)] * 2) == pytest.approx(0.5, abs=0.06)
-    assert fitted.curve.probability([-0.1, -0.1]) > 0.75
-    rows = {row[0]: row for row in fitted.table.rows}
+    curve, table = calibrate(Judged(log_probs, right), lines, ["a good line"] * 2000, 30)  # type: ignore[arg-type]
+    assert curve.sentences == 2000
+    assert curve.probability([np.log(0.5)] * 2) == pytest.approx(0.5, abs=0.06)
+    assert curve.probability([-0.1, -0.1]) > 0.75
+    rows = {row[0]: row for row in table.rows}
     assert sum(int(row[1].replace(",", "")) for row in rows.values()) == 2000
     assert all(abs(float(row[2]) - float(row[3])) < 0.12 for row in rows.values())
 

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from recoversat.measuring.quality.learning import learning_plots, read_learning_curve
 from recoversat.measuring.quality.outputs import SystemOutput, TestSet
+from recoversat.measuring.quality.plots import learning_plots, read_learning_curve
 from recoversat.measuring.quality.results import evaluate
 from recoversat.measuring.quality.tables import examples_table
 from recoversat.measuring.reports.table import to_html, to_markdown

@@ -6,8 +6,7 @@ from dataclasses import replace
 import pytest
 
 from recoversat.errors import UserError
-from recoversat.measuring.quality.outputs import SegmentStat, SystemOutput, TestSet
-from recoversat.measuring.quality.saved import read_saved, save_output
+from recoversat.measuring.quality.outputs import SegmentStat, SystemOutput, TestSet, read_saved, save_output
 
 TOY = TestSet("toy", ["x y", ""], ["a b", ""])
 FULL = SystemOutput(

@@ -3,7 +3,7 @@
 import pytest
 
 from recoversat.measuring.quality.outputs import SegmentStat
-from recoversat.measuring.quality.segment_stats import summarise_segments, summarise_steps
+from recoversat.measuring.quality.results import summarise_segments, summarise_steps
 
 
 def stats(*segments):

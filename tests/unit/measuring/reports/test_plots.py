@@ -17,7 +17,7 @@ SVG = "{http://www.w3.org/2000/svg}"
 
 
 def test_matplotlib_and_torch_are_not_imported_with_these_modules():
-    modules = "quality.run quality.paper speed.run speed.worker reports.html_page"
+    modules = "quality.run quality.paper speed.run speed.worker quality.report"
     imports = "".join(f"import recoversat.measuring.{name}\n" for name in modules.split())
     code = f"{imports}import sys\nprint([name for name in ('matplotlib', 'torch') if name in sys.modules])"
     shown = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)

@@ -21,11 +21,10 @@ from recoversat.measuring.speed import untrained
 from recoversat.measuring.speed.fixed import FixedEngine, lives
 from recoversat.measuring.speed.machine import busy_seconds, machine
 from recoversat.measuring.speed.measure import Measured, Task, Timing, make_tasks, measure
-from recoversat.measuring.speed.plots import speed_plots
 from recoversat.measuring.speed.pool import Worker, WorkerError
+from recoversat.measuring.speed.report import ratio_table, report_text, speed_plots, speed_table
 from recoversat.measuring.speed.results import BenchResult, facts_of, growth_of, ratios_of, rows_of
 from recoversat.measuring.speed.run import _spread, bench_text, thread_counts
-from recoversat.measuring.speed.tables import ratio_table, report_text, speed_table
 from recoversat.measuring.speed.untrained import build_untrained, random_weights, untrained_config
 from recoversat.measuring.speed.worker import serve
 from recoversat.measuring.system import PeerTranslation
