@@ -83,6 +83,8 @@ def plan(folder: Folder, inputs: list[Path], settings: dict[str, Any], shard_siz
     refuse_same_names(inputs)
     if any(path.name == "run" for path in inputs):
         raise UserError("an input is called run, as the folder beside the outputs is; rename it")
+    for path in inputs:
+        refuse_own_input(folder.out / path.name, path)
     folder.run.mkdir(parents=True, exist_ok=True)
     refusal = f"{folder.out} holds a run with other settings or another model; write elsewhere"
     claim(folder.run / _SETTINGS, settings | {"shard_size": shard_size}, refusal)
@@ -97,6 +99,12 @@ def plan(folder: Folder, inputs: list[Path], settings: dict[str, Any], shard_siz
     if files != list(known.values()):
         _write_files(folder, files)
     return Manifest(folder, settings, files)
+
+
+def refuse_own_input(out: Path, path: Path) -> None:
+    """Refuse to write over what is to be translated."""
+    if out.resolve() == path.resolve():
+        raise UserError(f"{out} is an input: write to another folder")
 
 
 def read_manifest(folder: Folder) -> Manifest:

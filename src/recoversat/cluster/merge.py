@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from recoversat.cluster.inputs import Part, open_input
-from recoversat.cluster.manifest import Manifest
+from recoversat.cluster.manifest import Manifest, refuse_own_input
 from recoversat.cluster.shards import SET_ASIDE, Shard
 from recoversat.cluster.translating import read_result
 from recoversat.errors import UserError
@@ -25,8 +25,7 @@ def merge(manifest: Manifest) -> dict[Path, int]:
     outputs = {}
     for file in manifest.files:
         out = manifest.folder.out / file.path.name
-        if out.resolve() == file.path:
-            raise UserError(f"{out} is an input: write to another folder")
+        refuse_own_input(out, file.path)
         source = open_input(file.path, jsonl=manifest.settings["jsonl"])
         outputs[out] = source.write(out, _translated(manifest.shards_of(file)))
     for folder in {shard.result.parent for shard in shards}:
