@@ -9,6 +9,7 @@ import yaml
 from recoversat.config import PAPER_PRESETS, Config, ModelConfig, load_config, preset_name
 from recoversat.data.prepare import TextPairs, optional_pairs
 from recoversat.errors import UserError
+from recoversat.files.storage import unpacked_name
 from recoversat.pipeline.fit_job import HELD_OUT, FitJob
 from recoversat.pipeline.options import FitOptions
 
@@ -48,10 +49,7 @@ def fit_job(asked: FitOptions) -> FitJob:
     n_pairs = sum(1 for _ in pairs)
     as_in_the_paper = preset_name(config, preset) in PAPER_PRESETS
     base = {} if as_in_the_paper else {"decode": _DECODE} if config or preset else settings_for(n_pairs)
-    suffixes = [
-        path.name.removesuffix(".gz").removesuffix(".xz").rpartition(".")[2]
-        for path in (pairs.src, pairs.tgt or pairs.src)
-    ]
+    suffixes = [unpacked_name(path).name.rpartition(".")[2] for path in (pairs.src, pairs.tgt or pairs.src)]
     base = base | {"data": base.get("data", {}) | dict(zip(("src_lang", "tgt_lang"), suffixes, strict=True))}
     k = [f"train.segments={segments}"] if segments else []
     k += [f"model.max_segments={segments}"] if segments and segments > ModelConfig().max_segments else []

@@ -7,6 +7,7 @@ import pytest
 from recoversat.config import DecodeConfig, load_config
 from recoversat.data.prepare import TextPairs
 from recoversat.errors import UserError
+from recoversat.files.storage import atomic_stream
 from recoversat.pipeline.fit_defaults import fit_job
 from recoversat.pipeline.fit_job import FitJob
 from recoversat.pipeline.options import FitOptions
@@ -30,6 +31,15 @@ def test_without_any_wish_the_size_decides(pairs: TextPairs) -> None:
     assert (plain.student.model.d_model, plain.student.train.steps) == (128, 3000)
     assert (plain.student.train.save_every, plain.student.train.validate_every) == (150, 300)
     assert (plain.student.data.src_lang, plain.student.data.tgt_lang) == ("en", "txt")
+
+
+@pytest.mark.parametrize("packed", [".gz", ".xz", ".zst"])
+def test_compressed_files_name_their_languages_too(tmp_path: Path, packed: str) -> None:
+    files = [tmp_path / f"train.{language}{packed}" for language in ("en", "de")]
+    for path in files:
+        with atomic_stream(path) as stream:
+            stream.write(b"a line\n" * 30)
+    assert job(TextPairs(*files)).student.data.languages == "en -> de"
 
 
 def test_segments_beyond_the_usual_make_room_for_themselves(pairs: TextPairs) -> None:
