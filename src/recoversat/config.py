@@ -216,7 +216,7 @@ def with_quality(settings: dict[str, Any]) -> dict[str, Any]:
     if "quality" not in settings:
         return settings
     quality = settings["quality"]
-    if quality not in QUALITIES:
+    if not isinstance(quality, str) or quality not in QUALITIES:
         raise UserError(f"quality: there are {', '.join(QUALITIES)}, not {quality!r}")
     return QUALITIES[quality] | {key: value for key, value in settings.items() if key != "quality"}
 

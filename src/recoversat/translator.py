@@ -25,7 +25,15 @@ from recoversat.inference.background import awaitable
 from recoversat.inference.confidence import Calibration, Curve
 from recoversat.inference.glossary import check_glossary
 from recoversat.inference.repairing import cut_by, prepared, repairs_for, restored
-from recoversat.inference.request import Request, WantedSegments, check_lines, check_list, modes_for, warn_of_untrained
+from recoversat.inference.request import (
+    Request,
+    WantedSegments,
+    check_lines,
+    check_list,
+    check_whole,
+    modes_for,
+    warn_of_untrained,
+)
 from recoversat.inference.translation import Translation
 from recoversat.inference.writing import Writer
 from recoversat.text.alignment import Floats, Part, Range, locate_parts
@@ -176,11 +184,15 @@ class Translator:
         """
         check_list(texts)
         check_lines(texts := list(texts))
+        if forced and len(forced) != len(texts):
+            raise UserError(f"forced is of {len(forced)} texts, and there are {len(texts)}: give one each")
         segments = Request.wanted(segments)
         decode = modes_for(self.config, segments, quality, best_of, beam=beam, forced=bool(forced or force))
         if beam > 1 and segments is None and 1 in self.config.train.segment_choices:
             segments = 1  # a beam writes one segment
         terms = self._terms(glossary, forced=bool(forced or force))
+        if isinstance(alternatives, int):
+            alternatives = min(alternatives, self.tokenizer.size)
         request = Request(segments, batch_size, beam, scores, alternatives, forced, force, repairs, decode, terms)
         chain = repairs_for(self, request)
         writer = Writer(self, request, chain)
@@ -251,6 +263,7 @@ class Translator:
             done = self.translate(sentences, segments=segments, batch_size=batch_size, beam=beam, glossary=glossary)
             return [translation.text for translation in done]
 
+        check_list(texts, "translate_documents")
         return translate_documents(
             texts,
             translate or plainly,
@@ -283,7 +296,8 @@ class Translator:
     ) -> Iterator[Translation]:
         """Translate a stream of any length in bounded memory: `window` batches are sorted at a time."""
         check_list(texts)
-        Request(Request.wanted(segments), min(batch_size, window), beam)  # refused now, not when something is read
+        check_whole(window=window)
+        Request(Request.wanted(segments), batch_size, beam)  # refused now, not when something is read
 
         def translations() -> Iterator[Translation]:
             stream = iter(texts)
@@ -304,12 +318,12 @@ class Translator:
         Lines may be any number; a document is read whole. docs/files.md lists the formats.
         """
         from recoversat.pipeline.options import TranslateOptions
-        from recoversat.pipeline.outputs import Job
+        from recoversat.pipeline.outputs import plan_outputs
         from recoversat.pipeline.translate_documents import translate_documents
         from recoversat.pipeline.translate_files import translate_jobs
 
         asked = TranslateOptions([Path(src)], segments=segments, beam=beam)
-        job = Job(asked.files, Path(out))
+        (job,) = plan_outputs(asked.files, str(out))  # never over its own source
         if asked.format == LINES:
             translate_jobs(self, [job], asked)
         else:
@@ -319,6 +333,10 @@ class Translator:
         self, sources: Sequence[str], targets: Sequence[str], *, segments: int = 1, batch_size: int = 32
     ) -> list[Translation]:
         """Return given translations with the log-probabilities they have, as if written in K equal segments."""
+        for given in (sources, targets):
+            check_list(given, "score_batch")
+        if len(sources) != len(targets):
+            raise UserError(f"score_batch: {len(sources)} sources and {len(targets)} targets; give one for each")
         ids = [ids if text.strip() else [] for text, ids in zip(sources, self.encode(sources), strict=True)]
         pairs = list(zip(ids, self.tokenizer.encode(targets), strict=True))
         scored = self.score_ids(pairs, segments=segments, batch_size=batch_size)

@@ -283,6 +283,34 @@ def test_a_full_disk_is_said_and_loses_nothing(lines: Path, whole: str, tmp_path
     )
 
 
+def test_a_document_that_cannot_be_written_is_named(tmp_path: Path, recoversat: Run) -> None:
+    page = tmp_path / "page.html"
+    page.write_text("<p>Good morning!</p>\n" * 400)
+    refused = recoversat("translate", "--from", "en", page, "--out", page / "x.html", expect=2)
+    assert f"error: {page}/x.html: may not be written" in refused.stderr
+    full = recoversat("translate", "--from", "en", page, "--out", tmp_path / "x.html", expect=2, preexec_fn=small_disk)
+    assert f"error: {tmp_path}/x.html: the disk is full" in full.stderr
+    assert [path.name for path in tmp_path.iterdir()] == ["page.html"]
+    with open("/dev/full", "w") as stream:
+        command = [*COMMAND, "translate", "--from", "en", str(page)]
+        done = subprocess.run(command, stdout=stream, stderr=subprocess.PIPE, text=True, check=False)
+    assert done.returncode == 2  # 1 would say that all but some records are there
+    assert "error: standard output: the disk is full" in done.stderr
+
+
+def test_standard_streams_may_be_closed(tmp_path: Path) -> None:
+    (tmp_path / "in.txt").write_text(ENGLISH)
+
+    def run(rest: str) -> subprocess.CompletedProcess[str]:
+        command = f"{sys.executable} -m recoversat translate --to de {rest}"
+        return subprocess.run(["sh", "-c", command], cwd=tmp_path, capture_output=True, text=True, check=False)
+
+    assert (run("<&-").returncode, run("<&-").stderr) == (0, "")  # nothing to translate
+    assert run("in.txt <&- 2>&-").stdout == IN_GERMAN
+    refused = run("in.txt >&-")
+    assert (refused.returncode, refused.stderr[:36]) == (2, "error: standard output is closed; le")
+
+
 def test_a_damaged_line_stops_there_and_goes_on_when_mended(
     lines: Path, whole: str, tmp_path: Path, recoversat: Run
 ) -> None:

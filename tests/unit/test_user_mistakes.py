@@ -29,6 +29,17 @@ def translator() -> Translator:
         (["a\nb"], {}, "text 1 has a line break: give single lines"),
         (["a"], {"segments": True}, "neither a whole number"),
         (["a"], {"beam": 100_000}, "beam 100000: at most 100"),
+        (["a"], {"beam": None}, "beam: None is no whole number from 1"),
+        (["a"], {"batch_size": 2.5}, "batch_size: 2.5 is no whole number from 1"),
+        (["a"], {"best_of": 0}, "best_of: 0 is no whole number from 1"),
+        (["a"], {"best_of": "3"}, "best_of: '3' is no whole number from 1"),
+        (["a"], {"quality": ["best"]}, "quality: there are fast"),
+        (["a"], {"alternatives": -1}, "alternatives: -1 is no whole number from 1"),
+        (["a"], {"forced": [{}, {}]}, "forced is of 2 texts, and there are 1"),
+        (["a"], {"glossary": {"a": 5}}, r"glossary, 'a': a term and its translation are text \(str\)"),
+        (["a"], {"glossary": {5: "a"}}, "glossary, 5: a term"),
+        (None, {}, "takes a list of texts, not NoneType"),
+        ({"text": "a"}, {}, "takes a list of texts, not dict"),
         (["a " * 400], {"force": ["1:1=Ein"]}, r"line 1: too long to force words in it \(\d+ pieces, at most 128\)"),
     ],
 )
@@ -44,11 +55,25 @@ def test_translate_takes_what_can_only_mean_one_thing(translator: Translator) ->
     expected, two = translator.translate(texts, segments=2), np.int64(2)
     assert translator.translate((text for text in texts), segments=two) == expected  # type: ignore[arg-type]
     assert list(translator.translate_iterable(texts, segments=two)) == expected  # type: ignore[arg-type]
+    assert translator.translate(texts, segments=tuple(np.array([2, 3]))) == translator.translate(texts, segments=(2, 3))
+    (shown,) = translator.translate(texts[:1], alternatives=10**6)
+    assert len(shown.segments[0].alternatives[0]) == translator.tokenizer.size  # all there are
+
+
+def test_one_text_is_not_taken_for_a_list_of_letters(translator: Translator) -> None:
+    with pytest.raises(UserError, match=r"translate_documents takes a list of texts, not str"):
+        translator.translate_documents("Good morning!")
+    with pytest.raises(UserError, match="read from text"):
+        translator.translate_documents([5])  # type: ignore[type-var]
+    with pytest.raises(UserError, match="score_batch takes a list of texts, not str"):
+        translator.score_batch("Good morning!", "Guten Morgen!")
+    with pytest.raises(UserError, match="1 sources and 2 targets; give one for each"):
+        translator.score_batch(["Good morning!"], ["Guten Morgen!", "Morgen!"])
 
 
 @pytest.mark.parametrize("wrong", [{"batch_size": 0}, {"window": 0}, {"beam": 0}])
 def test_a_stream_is_refused_before_it_is_read(translator: Translator, wrong: dict[str, int]) -> None:
-    with pytest.raises(UserError, match="whole numbers from 1"):
+    with pytest.raises(UserError, match="no whole number from 1"):
         translator.translate_iterable(iter(["a"]), **wrong)  # type: ignore[arg-type]
     with pytest.raises(UserError, match="takes a list of texts"):
         translator.translate_iterable("abc")
@@ -88,6 +113,14 @@ def test_files_that_cannot_be(tmp_path: Path) -> None:
     (tmp_path / "keys").write_bytes(b"\xff\xfe\x00")
     with pytest.raises(UserError, match="not a text file in UTF-8"):
         read_api_keys(tmp_path / "keys")
+
+
+def test_a_file_is_not_translated_over_itself(translator: Translator, tmp_path: Path) -> None:
+    path = tmp_path / "a.txt"
+    path.write_text("Good morning!\n")
+    with pytest.raises(UserError, match="writing it would destroy"):
+        translator.translate_file(path, tmp_path / "." / "a.txt")
+    assert path.read_text() == "Good morning!\n"
 
 
 def test_a_direction_turned_around_is_not_served(tmp_path: Path, tokenizer: Any, translator: Translator) -> None:

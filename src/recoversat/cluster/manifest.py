@@ -73,6 +73,8 @@ def plan(out: Path, inputs: list[Path], settings: dict[str, Any], shard_size: in
     refuse_same_names(inputs)
     if any(path.name == RUN for path in inputs):
         raise UserError("an input is called run, as the folder beside the outputs is; rename it")
+    for path in inputs:
+        refuse_own_input(out / path.name, path)
     run = out / RUN
     run.mkdir(parents=True, exist_ok=True)
     refusal = f"{out} holds a run with other settings or another model; write elsewhere"
@@ -88,6 +90,12 @@ def plan(out: Path, inputs: list[Path], settings: dict[str, Any], shard_size: in
     if files != list(known.values()):
         _write_files(run, files)
     return Manifest(out, settings, files)
+
+
+def refuse_own_input(out: Path, path: Path) -> None:
+    """Refuse to write over what is to be translated."""
+    if out.resolve() == path.resolve():
+        raise UserError(f"{out} is an input: write to another folder")
 
 
 def read_manifest(out: Path) -> Manifest:

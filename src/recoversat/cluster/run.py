@@ -10,7 +10,7 @@ from types import FrameType
 
 from recoversat.cluster.crew import Crew
 from recoversat.cluster.inputs import Part, open_input
-from recoversat.cluster.manifest import RUN, Manifest, plan
+from recoversat.cluster.manifest import RUN, Manifest, plan, refuse_own_input
 from recoversat.cluster.shards import SET_ASIDE, Load, Shard, WorkList, work_here
 from recoversat.cluster.translating import load_translator, read_result, run_settings
 from recoversat.errors import UserError
@@ -86,8 +86,7 @@ def merge(manifest: Manifest) -> dict[Path, int]:
     outputs = {}
     for file in manifest.files:
         out = manifest.out / file.path.name
-        if out.resolve() == file.path:
-            raise UserError(f"{out} is an input: write to another folder")
+        refuse_own_input(out, file.path)
         source = open_input(file.path, jsonl=manifest.settings["jsonl"])
         outputs[out] = source.write(out, _translated(manifest.shards_of(file)))
     for folder in {shard.result.parent for shard in shards}:

@@ -20,6 +20,7 @@ from typing import IO, Any
 from recoversat.errors import UserError
 
 COMPRESSED = (".gz", ".xz", ".zst")
+_MANY_ZEROS = 4
 NO_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
@@ -191,7 +192,9 @@ def decoded_line(raw: bytes, name: str, index: int) -> str:
 
 
 def decoded(raw: bytes, name: str, encoding: str = "utf-8-sig") -> str:
-    """Decode UTF-8, or say which text is not."""
+    """Decode UTF-8, or say which text is not; UTF-16 of plain letters would pass for it, with a zero beside each."""
+    if (zeros := raw.count(b"\0")) >= _MANY_ZEROS and 3 * zeros > len(raw):
+        raise UserError(f"{name}: full of zero bytes, as UTF-16 or a damaged file is; convert it, e.g. with iconv")
     try:
         return raw.decode(encoding)
     except UnicodeDecodeError as error:

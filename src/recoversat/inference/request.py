@@ -1,9 +1,10 @@
 """What a caller of `Translator.translate` may ask for, and what is said where it cannot be meant."""
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
+from numbers import Integral
 from typing import Any, Literal
 
 import numpy as np
@@ -38,9 +39,10 @@ class Request:
 
     @staticmethod
     def wanted(segments: Any) -> WantedSegments:
-        """Take a list and a whole number of numpy for what they mean."""
-        plain: WantedSegments = int(segments) if isinstance(segments, np.integer) else segments
-        return tuple(segments) if isinstance(segments, list) else plain
+        """Take a list and whole numbers of numpy for what they mean."""
+        if isinstance(segments, list | tuple):
+            return tuple(int(k) if isinstance(k, np.integer) else k for k in segments)
+        return int(segments) if isinstance(segments, np.integer) else segments
 
     @property
     def is_judged(self) -> bool:
@@ -57,8 +59,9 @@ class Request:
         for k in wanted or ((),):
             if isinstance(k, bool) or (not isinstance(k, int) and k not in (None, "auto")):
                 raise UserError(f"segments: {k!r} is neither a whole number from 1 nor 'auto'")
-        if self.batch_size < 1 or self.beam < 1:
-            raise UserError("batch_size and beam are whole numbers from 1")
+        check_whole(batch_size=self.batch_size, beam=self.beam)
+        if self.top_tokens:
+            check_whole(alternatives=self.top_tokens)
         if self.beam > _WIDEST_BEAM:
             raise UserError(f"beam {self.beam}: at most {_WIDEST_BEAM}; a beam of 4 to 8 is usual")
 
@@ -70,6 +73,7 @@ def modes_for(
 
     What a call asks for and cannot have is refused; what a model is set to gives way to a beam and to forced words.
     """
+    check_whole(beam=beam, **_given(best_of=best_of))
     asked = with_quality(_given(quality=quality, best_of=best_of))
     single = isinstance(segments, int)
     if asked.get("exact") and isinstance(segments, tuple):
@@ -102,10 +106,17 @@ def _given(**values: Any) -> dict[str, Any]:
     return {key: value for key, value in values.items() if value is not None}
 
 
-def check_list(texts: object) -> None:
-    """Refuse a text where several are expected."""
-    if isinstance(texts, str):
-        raise UserError("translate takes a list of texts; write translate([text])")
+def check_whole(**values: object) -> None:
+    """Refuse what is no number from 1, by its name."""
+    for name, value in values.items():
+        if isinstance(value, bool) or not isinstance(value, Integral) or value < 1:
+            raise UserError(f"{name}: {value!r} is no whole number from 1")
+
+
+def check_list(texts: object, method: str = "translate") -> None:
+    """Refuse what is no list of texts, such as one text, whose letters would be translated one by one."""
+    if isinstance(texts, str | bytes | Mapping) or not isinstance(texts, Iterable):
+        raise UserError(f"{method} takes a list of texts, not {type(texts).__name__}; write {method}([text])")
 
 
 def check_lines(texts: Sequence[str]) -> None:

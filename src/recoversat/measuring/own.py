@@ -6,8 +6,10 @@ from typing import Any, cast
 
 from recoversat import __version__
 from recoversat.engines.loading import ONNX, ComputeType
+from recoversat.engines.onnx.shortlist import TABLE
 from recoversat.files.model_folder import WEIGHTS, read_config, resolve_model
 from recoversat.files.storage import fingerprint
+from recoversat.inference.confidence import CALIBRATION
 from recoversat.inference.request import WantedSegments
 from recoversat.inference.translation import Translation
 from recoversat.measuring.peers import peer_of
@@ -18,7 +20,8 @@ from recoversat.text.directions import directed, translate_directed
 from recoversat.text.tokenizer import vocabulary_fingerprint
 from recoversat.translator import Translator
 
-_WEIGHT_FILES = ("*.safetensors", "*.onnx", "weights.bin")
+# what a model writes depends on, and how sure it is of that
+_WEIGHT_FILES = ("*.safetensors", "*.onnx", "weights.bin", TABLE, CALIBRATION)
 _BLOCK = 16  # batches between two signs of progress
 
 
@@ -119,7 +122,10 @@ def _segments(translator: Translator, spec: SystemSpec) -> WantedSegments:
     """Return the K a spec asks for, or that of the model: a number, or "auto" where it has learnt several."""
     if isinstance(spec.segments, list | tuple):  # a list, where it came as JSON
         return tuple(spec.segments)
-    several = spec.segments is None and len(set(translator.config.train.segment_choices)) > 1
+    choices = set(translator.config.train.segment_choices)
+    if spec.segments is None and spec.beam > 1 and 1 in choices:
+        return 1  # as `translate --beam` has it
+    several = spec.segments is None and len(choices) > 1
     return "auto" if spec.segments == "auto" or several else translator.segments_for(spec.segments)
 
 

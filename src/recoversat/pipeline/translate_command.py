@@ -43,6 +43,13 @@ def translate_shared(asked: TranslateOptions) -> dict[Path, int]:
     crew = Crew.of(asked.workers, asked.cluster, asked.per_worker, asked.shard, asked.device, asked.threads)
     if not asked.files or asked.out is None:
         raise UserError("--workers, --cluster and --shard need files and a folder: translate INPUT... --out FOLDER")
+    if Path(asked.out).exists() and not Path(asked.out).is_dir():
+        raise UserError(f"--out {asked.out} is a file: --workers, --cluster and --shard write to a folder; name one")
+    for path in asked.files:
+        if path.is_fifo():
+            raise UserError(
+                f"{path} is a pipe, which can be read once: --workers, --cluster and --shard need plain files"
+            )
     place = crew.device if asked.device == "auto" else asked.device
     return translate_corpus(in_one_direction(replace(asked, device=place)), Path(asked.out), crew)
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import AnyStr
 
 from recoversat.errors import UserError
-from recoversat.files.storage import atomic_stream, decoded, faults_named, open_bytes, unpacked_name
+from recoversat.files.storage import atomic_stream, decoded, faults_named, open_bytes, unpacked_name, write_faults_named
 from recoversat.pipeline.direction import Directions, turned
 from recoversat.pipeline.options import TranslateOptions
 from recoversat.pipeline.outputs import Job
@@ -88,9 +88,10 @@ def _write(documents: Sequence[bytes], out: Path | None) -> None:
     ended = [text if text.endswith(b"\n") else text + b"\n" for text in documents[:-1]]
     whole = b"".join([*ended, *documents[-1:]])
     if out is None:
-        sys.stdout.flush()
-        sys.stdout.buffer.write(whole)
-        sys.stdout.buffer.flush()
+        with write_faults_named(Path("standard output")):
+            sys.stdout.flush()
+            sys.stdout.buffer.write(whole)
+            sys.stdout.buffer.flush()
         return
-    with atomic_stream(out) as stream:
+    with write_faults_named(out), atomic_stream(out) as stream:
         stream.write(whole)

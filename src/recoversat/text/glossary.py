@@ -5,6 +5,7 @@ translation, or with "=", a term stays as it is. Lines that begin with "#", and 
 """
 
 import re
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -84,6 +85,9 @@ class Glossary:
             return cls.read(Path(given))
         if not isinstance(given, Mapping):
             raise UserError(f"glossary: expected a mapping of terms or a file, not {type(given).__name__}")
+        for source, target in given.items():
+            if not isinstance(source, str) or not isinstance(target, str | None):
+                raise UserError(f"glossary, {source!r}: a term and its translation are text (str)")
         terms = [_term([source, target or ""], f"glossary, {source!r}") for source, target in given.items()]
         return cls(tuple(terms))
 
@@ -91,9 +95,11 @@ class Glossary:
     def read(cls, path: Path) -> "Glossary":
         """Read a file; what is wrong in it is named with its line."""
         if not path.is_file():
-            raise UserError(f"{path}: no such glossary")
+            raise UserError(f"{path}: {'a glossary is a plain file' if path.exists() else 'no such glossary'}")
         lines = enumerate(lines_of(path), 1)
         told = [(number, line) for number, line in lines if line.strip() and not line.startswith("#")]
+        if told and not any("\t" in line for _, line in told):
+            print(f"note: {path}: no line has a tab, so all its terms stay as they are", file=sys.stderr, flush=True)
         terms: dict[tuple[str, bool], Term] = {}
         for number, line in told:
             where = f"{path}, line {number}"

@@ -3,7 +3,7 @@
 import errno
 import os
 import signal
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
@@ -192,7 +192,10 @@ def test_names_that_would_collide_are_refused(text: Path, tmp_path: Path) -> Non
     (tmp_path / "other" / "in").write_text("a\n")
     with pytest.raises(UserError, match="two inputs are called in"):
         plan(tmp_path / "out", [text, tmp_path / "other" / "in"], SETTINGS, 4)
-    manifest = plan(tmp_path, [text], SETTINGS, 4)
+    with pytest.raises(UserError, match="is an input: write to another folder"):  # before any work
+        plan(tmp_path, [text], SETTINGS, 4)
+    assert not (tmp_path / "run").exists()
+    manifest = replace(plan(tmp_path / "out", [text], SETTINGS, 4), out=tmp_path)
     work_off(manifest, Shouting([]))
     with pytest.raises(UserError, match="is an input: write to another folder"):
         merge(manifest)

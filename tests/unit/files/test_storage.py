@@ -82,6 +82,16 @@ def test_a_gzip_file_damaged_in_the_middle_is_named(tmp_path: Path) -> None:
         list(lines_of(tmp_path / "x.gz"))
 
 
+@pytest.mark.parametrize("encoding", ["utf-16-le", "utf-16-be", "utf-16", "utf-32"])
+def test_text_of_another_encoding_is_not_taken_for_utf_8(tmp_path: Path, encoding: str) -> None:
+    path = tmp_path / "x.txt"
+    path.write_bytes("Good morning!\nThank you.\n".encode(encoding))
+    with pytest.raises(UserError, match=r"x.txt, line 1: .*convert it, e.g. with iconv"):
+        list(lines_of(path))
+    path.write_bytes(b"Good\0morning!\n\0\n")  # a zero here and there is text like any other
+    assert list(lines_of(path)) == ["Good\0morning!", "\0"]
+
+
 def test_a_folder_is_held_by_one_process_and_by_what_it_left_behind(tmp_path: Path) -> None:
     with held(tmp_path, "somebody is at work") as file:
         with pytest.raises(UserError, match="somebody is at work"), held(tmp_path, "somebody is at work", patience=0):

@@ -41,6 +41,24 @@ def test_every_setting_of_decoding_is_in_the_signature(key, k, scripted, tokeniz
     assert settings(beam=1)[key] == other_value(key) != before[key]
 
 
+@pytest.mark.parametrize("name", [WEIGHTS, "onnx/shortlist.npz", "confidence.json"])
+def test_what_a_model_depends_on_is_in_the_signature(name, scripted, tokenizer, tmp_path):
+    translator = scripted({"a": ["a EOS"]})
+    write_description(tmp_path, translator.config, tokenizer, {})
+    (tmp_path / WEIGHTS).write_bytes(b"weights")
+    system = OwnSystem(SystemSpec("s", str(tmp_path)), tmp_path, translator)
+    before = system.settings()
+    (tmp_path / name).parent.mkdir(exist_ok=True)
+    (tmp_path / name).write_bytes(b"another one")
+    assert system.settings() != before
+
+
+def test_a_beam_writes_one_segment():
+    system = load_system(SystemSpec("s", str(builtin_model(None, "de")), beam=2, target="de"), "cpu", 1)
+    assert (system.settings()["K"], system.settings()["beam"]) == (1, 2)
+    assert system.translate(["Good morning!"], 1)[0].text == "Guten Morgen!"
+
+
 def test_p_is_spelled_as_in_the_paper():
     assert [p_label(1, True), p_label(0.5, False), p_label(0.5, True)] == ["1->0", "0.5", "0.5->0"]
 

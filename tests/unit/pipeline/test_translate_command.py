@@ -1,5 +1,6 @@
 """What is asked of `translate`: several workers translate in one direction."""
 
+import os
 from pathlib import Path
 
 import pytest
@@ -44,5 +45,10 @@ def test_files_of_two_languages_are_refused_by_several_workers(tmp_path: Path) -
     assert f"{files[0]} is de -> en, {files[1]} is en -> de" in str(refused)
     assert "--from" in str(refused)
     assert not (tmp_path / "out").exists()
+    refused = CliRunner().invoke(app, [*command[:-1], str(files[0])]).exception
+    assert "is a file: --workers, --cluster and --shard write to a folder" in str(refused)
+    os.mkfifo(tmp_path / "pipe")  # nobody writes into it: whoever reads it waits for ever
+    refused = CliRunner().invoke(app, ["translate", str(tmp_path / "pipe"), "--from", "en", *command[3:]]).exception
+    assert "pipe is a pipe, which can be read once" in str(refused)
     named = in_one_direction(TranslateOptions(files, source="en", target="de"))
     assert (named.source, named.target) == ("en", "de")

@@ -45,10 +45,20 @@ def test_what_is_wrong_is_named_with_its_line(tmp_path: Path, line: str, message
 def test_what_is_no_glossary_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="no such glossary"):
         Glossary.of(str(tmp_path / "none.tsv"))
+    with pytest.raises(UserError, match="a glossary is a plain file"):
+        Glossary.of(tmp_path)
     with pytest.raises(UserError, match="expected a mapping of terms or a file, not list"):
         Glossary.of(["house"])  # type: ignore[arg-type]
     with pytest.raises(UserError, match="glossary, '': there is no term"):
         Glossary.of({"": "Haus"})
+
+
+def test_a_file_without_tabs_says_that_all_its_terms_stay(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert read(tmp_path, "house,Haus\n").terms == (Term("house,Haus"),)
+    assert "terms.tsv: no line has a tab, so all its terms stay as they are" in capsys.readouterr().err
+    read(tmp_path, "# nothing\n")
+    read(tmp_path, "GNU\nhouse\tHaus\n")
+    assert capsys.readouterr().err == ""
 
 
 def found(glossary: Glossary, text: str, language: str = "en") -> list[str]:

@@ -3,6 +3,7 @@
 Fitted to sentences with references that the model has not seen; a translation is good that reaches so much chrF2++.
 """
 
+import sys
 from collections.abc import Sequence
 from itertools import pairwise
 from pathlib import Path
@@ -68,9 +69,12 @@ def fit(given: Floats, is_good: Floats) -> Floats:
 
 
 def keep(folder: Path, direction: str, curve: Curve, good: float) -> Path:
-    """Write a curve into a model's folder, beside those of its other directions."""
+    """Write a curve into a model's folder, beside those of its other directions that mean the same."""
     known = Calibration.read(folder)
     others = known.directions if known and known.chrf == good else {}
+    if known and (gone := sorted(known.directions.keys() - others.keys() - {direction})):
+        told = f"{', '.join(gone)} was calibrated for {known.chrf:g} chrF2++ and is so no longer"
+        print(f"note: {told}; calibrate it with --chrf {good:g} too", file=sys.stderr)
     written = Calibration(chrf=good, directions={**others, direction: curve})
     write_json(folder / CALIBRATION, written.model_dump())
     return folder / CALIBRATION

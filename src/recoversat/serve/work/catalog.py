@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Generic, TypeVar, cast
 
 from recoversat.engines.loading import ONNX, ComputeType
 from recoversat.errors import UserError
-from recoversat.files.model_folder import builtin_models
-from recoversat.files.model_folder import model_fingerprint, read_config, resolve_model
+from recoversat.files.model_folder import builtin_models, model_fingerprint, read_config, resolve_model
 from recoversat.serve.settings import ServeSettings
 from recoversat.text.glossary import Glossary
 

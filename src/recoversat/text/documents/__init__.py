@@ -91,7 +91,7 @@ def parse(source: AnyStr, format: str, languages: Languages = Languages("", ""))
     if format not in FORMATS:
         raise UserError(f"format {format!r} is not known; there are: {', '.join(FORMATS)}")
     known = FORMATS[format]
-    if isinstance(source, bytes) != known.binary:
+    if not isinstance(source, bytes if known.binary else str):
         raise UserError(f"format {format!r} is read from {'bytes' if known.binary else 'text (str)'}")
     if not known.is_available:
         raise UserError(f"format {format} needs {known.library}: pip install 'recoversat[files]'")

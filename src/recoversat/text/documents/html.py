@@ -17,12 +17,12 @@ _BREAKS = "\n\r\t\v\f\x1c\x1d\x1e\x85\u2028\u2029"  # in HTML as good as a space
 
 # Tags of a sentence; every other element, known or not, ends the running text.
 # fmt: off
-_INLINE = frozenset({
+INLINE = frozenset({
     "a", "abbr", "acronym", "b", "bdi", "bdo", "big", "cite", "code", "data", "del", "dfn", "em", "font",
     "i", "img", "ins", "kbd", "label", "mark", "nobr", "q", "s", "samp", "small", "span", "strike", "strong",
     "sub", "sup", "time", "tt", "u", "var", "wbr",
 })
-_UNTRANSLATED = frozenset({
+UNTRANSLATED = frozenset({
     "audio", "canvas", "code", "iframe", "kbd", "math", "object", "pre", "samp", "script", "style", "svg",
     "template", "textarea", "tt", "var", "video",
 })
@@ -109,7 +109,7 @@ def _lex(source: str) -> Iterator[tuple[str, str]]:
         position = match.end()
         name = (match["name"] or "").lower()
         # What has no end takes in all that follows: nothing may be put behind it.
-        inline = name in _INLINE or (match["comment"] or "").endswith(("-->", "--!>"))
+        inline = name in INLINE or (match["comment"] or "").endswith(("-->", "--!>"))
         if _opens_untranslated(match, name):
             end = _element_end(source, position, name)
             position = end or len(source)
@@ -141,7 +141,7 @@ def _characters(source: str) -> Iterator[tuple[str, str]]:
 def _opens_untranslated(match: re.Match[str], name: str) -> bool:
     if not name or match["slash"] or name in VOID or match["attributes"].endswith("/"):
         return False
-    return name in _UNTRANSLATED or is_untranslated(match["attributes"])
+    return name in UNTRANSLATED or is_untranslated(match["attributes"])
 
 
 def _picture_end(match: re.Match[str], name: str, source: str) -> int | None:

@@ -5,13 +5,14 @@
 
 import html
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import cached_property
 from typing import Generic, Literal, NamedTuple, TypeVar
 
-from recoversat.text.documents.block import FIRST_PICTURE, FIRST_SLOT, LAST_SLOT, Block
+from recoversat.text.documents.block import FIRST_PICTURE, FIRST_SLOT, LAST_SLOT, VOID, Block, slash_and_name
 
 T = TypeVar("T")
+_DEEPEST = 30  # tags in each other that are looked at
 _MARK = re.compile(r"<(/?)x(\d+)>|<!--(\d+)-->")
 
 
@@ -113,3 +114,29 @@ class Inline(Generic[T]):
     def _number(self, thing: T | str) -> int:
         self._things.append(thing)
         return len(self._things) - 1
+
+
+def pairs_of_tags(tags: Sequence[str]) -> dict[int, int]:
+    """Find tags of HTML that are around something: the number of each opening one, and that of its end.
+
+    "(" and ")" are where an element of the format itself begins and ends, which no pair may cross.
+
+    >>> pairs_of_tags(["<b>", "<br>", "</b>", "<i>", "(", "</i>", ")", "</u>"])
+    {0: 2}
+    """
+    pairs: dict[int, int] = {}
+    opened: list[tuple[int, str]] = []  # numbers and names
+    for n, tag in enumerate(tags):
+        slash, name = slash_and_name(tag)
+        if tag == ")":
+            while opened.pop()[1] != "(":
+                pass
+        elif slash:
+            last = range(len(opened) - 1, max(len(opened) - _DEEPEST, 0) - 1, -1)
+            at = next((i for i in last if opened[i][1] in (name, "(")), -1)
+            if at >= 0 and opened[at][1] == name:
+                pairs[opened[at][0]] = n
+                del opened[at:]
+        elif tag == "(" or (name and name not in VOID and not tag.endswith("/>")):
+            opened.append((n, name or tag))
+    return pairs

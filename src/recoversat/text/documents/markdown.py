@@ -14,12 +14,14 @@ from markdown_it import MarkdownIt, rules_inline
 from markdown_it.rules_inline import StateInline
 from markdown_it.token import Token
 
-from recoversat.text.documents.block import Block, Document
+from recoversat.text.documents.block import Block, Document, slash_and_name
 from recoversat.text.documents.breaking import LINE, cut_like
-from recoversat.text.documents.html import blocks_of_html
-from recoversat.text.documents.inline import Inline
+from recoversat.text.documents.html import UNTRANSLATED, blocks_of_html
+from recoversat.text.documents.inline import Inline, pairs_of_tags
 
 _FRONT_MATTER = re.compile(r"(---|\+\+\+)[ \t]*\r?\n(?:.*\n)*?\1[ \t]*(?:\r?\n|\Z)")
+_LONGEST = 100  # tokens that are kept together
+_BREAK = re.compile(r"<br\s*/?>", re.IGNORECASE)
 _NOTE = re.compile(r"\[\^[^\]\s]{1,40}\]:?|\A\[[ xX]\](?=\s)")  # footnotes and boxes to be ticked
 _BEGINS_BLOCK = re.compile(r"[-+*#>=~`|:]|\d{1,9}[.)]|\s")  # what a line of a paragraph must not begin with
 _ESCAPED = frozenset("\\`*_[]<")
@@ -217,8 +219,10 @@ def _read(source: str, spans: Sequence[tuple[int, int]], env: dict[str, Any]) ->
     tokens = _parser().inline.parse(content, _parser(), env | {_CONTENT: content, _ENDS: ends}, [])
     prose = _Prose(spans[0][0], source[spans[0][0] : spans[-1][1]])
     opened: list[tuple[_Mark, int]] = []  # what is open, and where it ends if that is known
-    position = 0
-    for token in tokens:
+    pairs = pairs_of_tags([_tag(token) for token in tokens])
+    closing, kept = set(pairs.values()), _kept(tokens, pairs)
+    position, kept_from, kept_to = 0, 0, -1
+    for n, token in enumerate(tokens):
         start, known = position, opened[-1][1] if opened else 0
         if opened and opened[-1][0].alone:  # the address in <...> is all there is in it
             opened = opened[:-1] if token.type == "link_close" else opened
@@ -227,7 +231,13 @@ def _read(source: str, spans: Sequence[tuple[int, int]], env: dict[str, Any]) ->
         if position < start:
             return None
         raw = source[origin[start] : origin[position]]
-        if token.type == "text":
+        if n in kept:
+            kept_from, kept_to = start, kept[n]
+        if n == kept_to:
+            prose.keep(_Mark(source[origin[kept_from] : origin[position]]))
+        elif n < kept_to:
+            continue
+        elif token.type == "text":
             _say(prose, raw)
         elif token.type == "text_special":
             prose.say(token.content, raw if raw != token.content else None)
@@ -235,18 +245,35 @@ def _read(source: str, spans: Sequence[tuple[int, int]], env: dict[str, Any]) ->
             prose.soft_break(raw)
         elif token.type == "hardbreak":
             prose.hard_break(raw)
-        elif token.nesting == 1:
+        elif token.nesting == 1 or n in pairs:
             opened.append((_Mark(raw, origin[position], alone=token.markup == "autolink"), ends.get(start, 0)))
             prose.open(opened[-1][0])
-        elif token.nesting == -1:
+        elif token.nesting == -1 or n in closing:
             mark, _ = opened.pop()
             mark.label = source[mark.start : origin[start]] if raw in ("]", "][]") else ""
             prose.close(mark, raw)
         elif token.type == "html_inline":
-            prose.add(_Mark(raw))
+            prose.hard_break(raw) if _BREAK.fullmatch(raw) else prose.add(_Mark(raw))
         else:
             prose.keep(_Mark(raw))
     return prose if position == len(content) else None
+
+
+def _tag(token: Token) -> str:
+    """Give the tag of HTML that a token is, or where an element of Markdown begins and ends."""
+    return token.content if token.type == "html_inline" else {1: "(", -1: ")"}.get(token.nesting, "")
+
+
+def _kept(tokens: Sequence[Token], pairs: dict[int, int]) -> dict[int, int]:
+    """Choose the pairs that hold what is not translated, such as <code>; not where lines or elements are in it."""
+    kept, last = dict[int, int](), -1
+    for start, end in sorted(pairs.items()):
+        is_code = slash_and_name(tokens[start].content)[1] in UNTRANSLATED
+        if start < last or end - start > _LONGEST or not is_code:
+            continue
+        if all(token.nesting == 0 and not token.type.endswith("break") for token in tokens[start:end]):
+            kept[start] = last = end
+    return kept
 
 
 def _end_of(token: Token, content: str, start: int, ends: dict[int, int], known: int) -> int:

@@ -17,6 +17,8 @@ from recoversat.text.documents.xml_nodes import Node, Thing, Tree, add_text, ref
 
 _TEXT = "{urn:oasis:names:tc:opendocument:xmlns:text:1.0}"
 _STYLE = "{urn:oasis:names:tc:opendocument:xmlns:style:1.0}"
+_OFFICE = "{urn:oasis:names:tc:opendocument:xmlns:office:1.0}"
+_STAYS = (f"{_TEXT}tracked-changes", f"{_OFFICE}annotation")  # what was deleted, and comments
 _RSID = ("rsid", "paragraph-rsid")
 _PARTS = ("content.xml", "styles.xml")  # headers and footers are styles
 _AROUND_TEXT = {f"{_TEXT}{name}" for name in ("span", "a", "meta", "ruby-base", "ruby")}
@@ -41,6 +43,8 @@ def parse(source: bytes) -> Document[bytes]:
 def _paragraphs(tree: Tree) -> Iterator[tuple[Node, Inline[Thing]]]:
     unseen = _unseen_styles(tree)
     for node in list(tree.iter(f"{_TEXT}p", f"{_TEXT}h")):
+        if next(node.iterancestors(*_STAYS), None) is not None:
+            continue
         inline: Inline[Thing] = Inline()
         _read(inline, node, unseen)
         yield node, inline

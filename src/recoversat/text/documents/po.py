@@ -1,7 +1,7 @@
 """Messages of programs (.po, .pot): empty translations are filled in, every other line stays as it is.
 
 Translations that are there stay, and so do fuzzy ones, which somebody has yet to look at. The plural forms are those
-that the header names, or those of the target language.
+that the header names, or those of the target language. Tags of HTML in a message are elements of its sentences.
 """
 
 import gettext
@@ -13,8 +13,10 @@ from pathlib import Path
 
 from recoversat.errors import UserError
 from recoversat.text.documents import Languages
-from recoversat.text.documents.block import Block, Document
+from recoversat.text.documents.block import Block, Document, slash_and_name
 from recoversat.text.documents.breaking import LINE
+from recoversat.text.documents.html import INLINE, UNTRANSLATED
+from recoversat.text.documents.inline import Inline, pairs_of_tags
 
 _FIELD = re.compile(r'[ \t]*(msgctxt|msgid|msgid_plural|msgstr(?:\[(\d)\])?)[ \t]*(".*")[ \t]*')
 _CONTINUED = re.compile(r'[ \t]*(".*")[ \t]*')
@@ -24,6 +26,7 @@ _LETTERS = {"n": "\n", "t": "\t", "r": "\r", "a": "\a", "b": "\b", "f": "\f", "v
 _WRITTEN = str.maketrans({"\\": "\\\\", '"': '\\"', "\n": "\\n"} | {v: f"\\{k}" for k, v in _LETTERS.items()})
 _PLURALS = re.compile(r"nplurals\s*=\s*(\d)\s*;\s*plural\s*=\s*([^;\n]+)")
 _MOST_FORMS = 6
+_TAG = re.compile(rf"</?(?:br|{'|'.join(sorted(INLINE))})(?:\s[^<>]*)?/?>", re.IGNORECASE)
 # As gettext's manual has them; languages that are not there have a singular for one and a plural.
 _TABLE = Path(__file__).with_name("plural_forms.tsv").read_text(encoding="utf-8").splitlines()
 _FORMS = {code: rule for codes, rule in (line.split("\t") for line in _TABLE) for code in codes.split()}
@@ -87,7 +90,8 @@ def parse(source: str, languages: Languages) -> Document[str]:
 
     def put_back(translations: Sequence[str]) -> str:
         out = list(lines)
-        written = [(gap, translations[gap.block]) for gap in gaps]
+        read = [_untagged(one, text) for one, text in zip(tagged, translations, strict=True)]
+        written = [(gap, read[gap.block]) for gap in gaps]
         if gaps and header and filled != said:
             place = header.fields["msgstr"]
             written.append((_Gap(0, "msgstr", place.start, place.end), filled))
@@ -98,7 +102,51 @@ def parse(source: str, languages: Languages) -> Document[str]:
             out[line] += _written(gap.keyword, text, newline)
         return "".join(out)
 
-    return Document([Block(text, text) for text in texts], put_back)
+    tagged = [_tagged(text) if _TAG.search(text) else None for text in texts]
+    blocks = [one.block if one else Block(text, text) for text, one in zip(texts, tagged, strict=True)]
+    return Document(blocks, put_back)
+
+
+@dataclass(frozen=True)
+class _Tags:
+    """A tag that stands alone, or the two around something."""
+
+    opening: str
+    closing: str = ""
+
+
+def _tagged(text: str) -> Inline[_Tags]:
+    """Read a message with tags; what is in <code> and the like is kept."""
+    inline, found, position = Inline[_Tags](), list(_TAG.finditer(text)), 0
+    pairs = pairs_of_tags([tag[0] for tag in found])
+    closing = set(pairs.values())
+    for n, tag in enumerate(found):
+        if tag.start() < position:  # in what is kept
+            continue
+        inline.say(text[position : tag.start()])
+        position, end = tag.end(), found[pairs[n]] if n in pairs else None
+        name = slash_and_name(tag[0])[1]
+        if end and name in UNTRANSLATED:
+            position = end.end()
+            inline.keep(_Tags(text[tag.start() : position]))
+        elif end:
+            inline.open(_Tags(tag[0], end[0]))
+        elif n in closing:
+            inline.close()
+        else:
+            inline.part(_Tags(tag[0])) if name == "br" else inline.add(_Tags(tag[0]))
+    inline.say(text[position:])
+    return inline
+
+
+def _untagged(inline: Inline[_Tags] | None, translation: str) -> str:
+    """Write the tags of a translation as the message has them."""
+    if not inline:
+        return translation
+    pieces = ((piece.kind, piece.text, piece.thing) for piece in inline.read(translation))
+    return "".join(
+        text if tag is None else tag.closing if kind == "close" else tag.opening for kind, text, tag in pieces
+    )
 
 
 def _messages(lines: Sequence[str]) -> Iterator[_Message]:

@@ -62,14 +62,17 @@ def test_what_cannot_be_fitted_is_refused() -> None:
         calibrate(Judged([-1.0] * 100, [True] * 100), ["x"] * 100, ["a good line"] * 100, 30)  # type: ignore[arg-type]
 
 
-def test_directions_are_kept_beside_each_other(tmp_path: Path) -> None:
+def test_directions_are_kept_beside_each_other(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     one, other = Curve(weights=(1, 2, 3, 4), sentences=5), Curve(weights=(5, 6, 7, 8), sentences=9)
     keep(tmp_path, "en-de", one, 30)
     keep(tmp_path, "de-en", other, 30)
     read = Calibration.read(tmp_path)
     assert read is not None
     assert (read.curve("en", "de"), read.curve("de", "en")) == (one, other)
+    assert capsys.readouterr().err == ""
     keep(tmp_path, "en-de", one, 50)  # another bound means something else: the old ones go
     read = Calibration.read(tmp_path)
     assert read is not None
     assert (read.chrf, list(read.directions)) == (50, ["en-de"])
+    told = "note: de-en was calibrated for 30 chrF2++ and is so no longer; calibrate it with --chrf 50 too\n"
+    assert capsys.readouterr().err == told

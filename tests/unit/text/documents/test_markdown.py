@@ -77,9 +77,32 @@ def test_html_between_paragraphs_is_html() -> None:
     assert shouted("<div>\na b\n</div>\n\nc\n") == "<div> A B </div>\n\nC\n".replace("> A B <", ">\nA B\n<")
 
 
+def test_html_within_a_paragraph_is_html() -> None:
+    assert shouted("one<br>two <BR /> three\n") == "ONE<br>TWO <BR /> THREE\n"
+    assert shouted("|x|\n|-|\n|a<br>b c|\n") == "|X|\n|-|\n|A<br>B C|\n"
+    assert shouted("H<sub>2</sub>O\n") == "H<sub>2</sub>O\n"
+    assert shouted("a <code>b <i>c</i></code>, <kbd>d</kbd> <b>e</b>\n") == (
+        "A <code>b <i>c</i></code>, <kbd>d</kbd> <b>E</b>\n"
+    )
+
+
+def test_tags_of_html_stay_around_their_words() -> None:
+    def turned_around(texts: list[str]) -> list[str]:
+        return [" ".join(reversed(text.split(" "))) for text in texts]
+
+    def turn(source: str) -> str:
+        return translate_documents([source], turned_around, language="en", format="md")[0].text
+
+    assert turn("I have <u>bought a car</u> today\n") == "today <u>car a bought</u> have I\n"
+    assert turn("*I <b>saw it</b> now* here\n") == "here *now <b>it saw</b> I*\n"
+    assert turn("a <b>b\n") == "<b>b a\n"  # without an end it goes with its word
+    assert turn("a</b> b\n") == "b a</b>\n"
+
+
 PIECES = ["a", "b c", " ", "  ", "\n", "\n\n", "*", "**", "_", "`", "``", "[", "]", "(", ")", "](u)", "![", "<", ">",
           "&amp;", "&#35;", "\\", "\\*", "|", "|-|\n", "# ", "- ", "> ", "1. ", "    ", "\t", "```\n", "~~", "[a]: u\n",
-          "<http://x.org>", "<i>", "\r\n", "\x00", "---\n", "é", "\U000f0001"]  # fmt: skip
+          "<http://x.org>", "<i>", "</i>", "<br>", "<code>", "</code>", "\r\n", "\x00", "---\n", "é",
+          "\U000f0001"]  # fmt: skip
 
 
 @given(st.lists(st.sampled_from(PIECES), max_size=25).map("".join))

@@ -64,6 +64,16 @@ def test_text_tables_headers_and_notes_are_read_without_tags(source: bytes, form
     assert said >= set(SAID)
 
 
+def test_comments_and_what_was_deleted_stay_in_open_documents() -> None:
+    body = member(OPEN, "content.xml").decode()
+    deleted = "<text:tracked-changes><text:deletion><text:p>slowly</text:p></text:deletion></text:tracked-changes>"
+    comment = "<text:p>Run<office:annotation><text:p>a comment</text:p></office:annotation> now</text:p>"
+    body = body.replace("<office:text>", f"<office:text>{deleted}{comment}", 1)
+    out = member(translated(with_member(OPEN, "content.xml", body.encode()), "odt"), "content.xml").decode()
+    assert deleted in out
+    assert "<text:p>RUN<office:annotation><text:p>a comment</text:p></office:annotation> NOW</text:p>" in out
+
+
 @pytest.mark.parametrize(("source", "format"), [(WORD, "docx"), (OPEN, "odt")])
 def test_all_of_it_is_translated_and_nothing_else_changes(source: bytes, format: str) -> None:
     out = translated(source, format)

@@ -53,6 +53,26 @@ def test_a_message_of_many_lines_takes_linear_time() -> None:
     assert seconds(400_000) < 8 * max(few, 0.03)  # a square would be 16
 
 
+@pytest.mark.parametrize(
+    ("message", "expected"),
+    [
+        ("Save the <b>file</b> now.", "now. <b>file</b> the Save"),
+        ("Please <a href='%s'>log in</a> now", "now <a href='%s'>in log</a> Please"),
+        ("One two<br/>three four", "two One<br/>four three"),
+        ("Run <code>a b</code> & wait", "wait & <code>a b</code> Run"),
+        ("<b>Title</b>", "<b>Title</b>"),
+        ("Copy <file> here", "here <file> Copy"),  # no tag of HTML
+    ],
+)
+def test_tags_of_html_in_a_message_stay_around_their_words(message: str, expected: str) -> None:
+    def turned_around(texts: list[str]) -> list[str]:
+        return [" ".join(reversed(text.split(" "))) for text in texts]
+
+    source = f'msgid "{message}"\nmsgstr ""\n'
+    (done,) = translate_documents([source], turned_around, language="en", target="de", format="po")
+    assert polib.pofile(done.text)[0].msgstr == expected
+
+
 def test_only_what_has_no_translation_gets_one() -> None:
     before, after = polib.pofile(SOURCE), polib.pofile(translated(SOURCE))
     filled = {new.msgid: new for old, new in zip(before, after, strict=True) if not (old.translated() or old.obsolete)}
