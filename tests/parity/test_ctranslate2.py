@@ -18,6 +18,7 @@ from recoversat.model.transformer import Transformer
 from recoversat.text.tokenizer import BpeTokenizer
 from recoversat.vocab import EOS, N_SPECIAL, SPECIAL_PIECES
 from tests.parity.test_onnx import SHAPES, sources_of
+from tests.processors import needs_vnni
 
 pytest.importorskip("ctranslate2")
 EXTRA = 6
@@ -70,6 +71,7 @@ def test_fp32_writes_the_same_tokens(shape: str, tmp_path: Path) -> None:
     assert peer.facts["precision"] == "float32"
 
 
+@needs_vnni
 @pytest.mark.parametrize("shape", SHAPES)
 def test_int8_writes_nearly_the_same(shape: str, tmp_path: Path) -> None:
     engine, peer = both(shape, tmp_path, "int8")

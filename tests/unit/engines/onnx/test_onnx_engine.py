@@ -310,16 +310,18 @@ def test_graphs_are_opened_when_they_are_needed(folder: Path, monkeypatch: pytes
         return session(path, **options)
 
     monkeypatch.setattr(graphs, "_session", noted)
-    engine = OnnxEngine(folder, CONFIG)
+    engine = OnnxEngine(folder.with_name("fp32"), CONFIG)
     engine.decode([[7, 8]], np.array([2]), Options(limits=np.array([3])))
-    assert opened == ["probe.onnx", "sentence.onnx"]
+    assert opened == ["sentence.onnx"]
     engine.decode([[7, 8], [9]], np.array([2, 2]), Options(limits=np.array([3, 3])))
-    assert opened[2:] == ["encoder.onnx", "step.onnx"]
+    assert opened[1:] == ["encoder.onnx", "step.onnx"]
+    OnnxEngine(folder, CONFIG)
+    assert "probe.onnx" in opened  # only int8 products may overflow
 
 
 def test_a_model_that_was_replaced_is_not_mixed_with_what_is_open(folder: Path, tmp_path: Path) -> None:
-    copied = tmp_path / folder.name
-    shutil.copytree(folder, copied)
+    copied = tmp_path / "fp32"
+    shutil.copytree(folder.with_name("fp32"), copied)
     engine = OnnxEngine(copied, CONFIG)
     (tmp_path / "new").write_bytes((copied / "weights.bin").read_bytes())
     (tmp_path / "new").replace(copied / "weights.bin")

@@ -16,12 +16,13 @@ from recoversat.export.onnx import export_model
 from recoversat.measuring.speed.untrained import made_up_ranges
 from recoversat.model.transformer import Transformer
 from recoversat.vocab import EOS, TERMINATORS
+from tests.processors import needs_vnni
 
 CONFIG = ModelConfig(d_model=32, d_hidden=48, n_heads=4, encoder_layers=2, decoder_layers=2, vocab_size=12)
 SOURCES = [[7, 8, 9], [10], [11, 5, 6, 7, 9, 8, 10, 5, 6]]
 
 
-@pytest.fixture(scope="module", params=["int8", "fp32"])
+@pytest.fixture(scope="module", params=[pytest.param("int8", marks=needs_vnni), "fp32"])
 def folder(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
     torch.manual_seed(7)  # with these weights segments end after two to ten steps
     weights = {name: 8 * value.numpy() for name, value in Transformer(CONFIG).state_dict().items()}
