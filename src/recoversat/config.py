@@ -198,7 +198,7 @@ _PLAIN: dict[str, Any] = {"best_of": 1, "doubt": None, "exact": False, "toleranc
 QUALITIES: dict[str, dict[str, Any]] = {
     "fast": _PLAIN,
     "balanced": _PLAIN | {"exact": True, "tolerance": 1.0},
-    "best": _PLAIN | {"best_of": 3, "doubt": -5.0},
+    "best": _PLAIN | {"exact": True, "tolerance": 0.5},
     "exact": _PLAIN | {"exact": True},
 }
 if TYPE_CHECKING:
@@ -210,8 +210,8 @@ else:
 def with_quality(settings: dict[str, Any]) -> dict[str, Any]:
     """Replace `quality` by the settings it stands for; those named beside it win.
 
-    >>> with_quality({"quality": "best", "best_of": 2})
-    {'best_of': 2, 'doubt': -5.0, 'exact': False, 'tolerance': 0.0}
+    >>> with_quality({"quality": "best", "tolerance": 0.2})
+    {'best_of': 1, 'doubt': None, 'exact': True, 'tolerance': 0.2}
     """
     if "quality" not in settings:
         return settings

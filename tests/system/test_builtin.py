@@ -164,13 +164,13 @@ def test_exact_is_what_one_segment_writes(translator: Translator) -> None:
     assert sum(one.steps for one in drafted) < sum(one.steps for one in expected)
 
 
-@pytest.mark.parametrize("quality", ["balanced", "best"])
-def test_the_likelier_is_written_in_batches_as_alone(translator: Translator, quality: str) -> None:
+@pytest.mark.parametrize("asked", [{"quality": "balanced"}, {"quality": "best"}, {"best_of": 3}])
+def test_the_likelier_is_written_in_batches_as_alone(translator: Translator, asked: dict[str, object]) -> None:
     texts = [*ENGLISH[:5], *GERMAN[:5], *ODD]
-    together = translator.translate(texts, quality=quality)
-    alone = [translator.translate([text], quality=quality)[0] for text in texts]
+    together = translator.translate(texts, **asked)
+    alone = [translator.translate([text], **asked)[0] for text in texts]
     assert [one.text for one in together] == [one.text for one in alone]
-    if quality == "best":
+    if "best_of" in asked:
         plain = translator.translate(texts, confidence=True)
         chosen, found = (np.array([one.confidence or 0 for one in each]) for each in (together, plain))
         assert (chosen > found - 0.02).all()  # what is repaired is not chosen by likelihood alone

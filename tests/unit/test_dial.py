@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-RESULTS = ROOT / "results" / "2026-11-16-best-of"
+RESULTS = ROOT / "results" / "2026-11-16-tolerance"
 PAGE = (ROOT / "docs" / "decoding.md").read_text(encoding="utf-8")
-SYSTEMS = {"`fast`": "auto", "`balanced`": "best of 3", "`best`": "best of 3 + doubt", "`exact`": "exact"}
+SYSTEMS = {"`fast`": "auto", "`balanced`": "tolerance 1", "`best`": "tolerance 0.5", "`exact`": "exact"}
 
 
 def rows(text: str, first: str, column: int) -> list[list[str]]:

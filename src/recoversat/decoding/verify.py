@@ -64,7 +64,7 @@ def write_verified(
         agreed = len(proposed) if stands.all() else int(stands.argmin())
         written += [*proposed[:agreed], tokens[agreed]]
         accepted += [True] * agreed + [ended[place + agreed : place + agreed + 1] == [tokens[agreed]]]
-        log_probs += [*given[:agreed].tolist(), float(likely[agreed])] if scores else []
+        log_probs += [*given[:agreed].tolist(), float(likely[agreed])] if scores or tolerance else []
         verifier.forget(len(written))
         place = find_again(written, draft, place + agreed)
     return Decoded([written], [log_probs], passes, draft=list(draft), accepted=accepted)

@@ -35,7 +35,7 @@ def decode_exactly(engine: Engine, sources: Sources, n_segments: Ints, options: 
 def _decode_nearly(engine: Engine, sources: Sources, n_segments: Ints, options: Options) -> list[Decoded]:
     """Write drafts together and verify each alone; where a trace is asked for, its words are written again."""
     sources, plain = engine.encode(sources), replace(options, top_tokens=0)
-    written = engine.decode(sources, n_segments, replace(plain, scores=options.scores and 1 in n_segments))
+    written = engine.decode(sources, n_segments, replace(plain, scores=1 in n_segments))
     for at in np.flatnonzero(n_segments > 1).tolist():
         verify = _begin(engine, [sources[at]], plain)
         written[at] = _verified(written[at], verify) if verify else decode_greedily(engine, [sources[at]], plain)[0]

@@ -78,6 +78,8 @@ def modes_for(
     single = isinstance(segments, int)
     if asked.get("exact") and isinstance(segments, tuple):
         raise UserError("exact: what is verified is drafted with one K; name one with segments, or none")
+    if asked.get("exact") and best_of and best_of > 1:
+        raise UserError(f"best_of {best_of}: with quality {quality!r} one K drafts; leave one of the two out")
     if best_of and isinstance(segments, int | tuple):
         raise UserError(f"best_of {best_of}: segments names the values of K already; leave one of the two out")
     if asked in ({}, QUALITIES["fast"], {"best_of": 1}) and not isinstance(segments, tuple):

@@ -93,7 +93,7 @@ class TranslateOptions:
     out: Annotated[str | None, Option(help="File to write; FOLDER/: one for each input.", metavar="PATH")] = None
     segments: Segments = None
     best_of: Annotated[int | None, Option(min=1, help="Write with so many K and keep the likeliest.")] = None
-    quality: Annotated[str | None, Option(help="fast; balanced: verified, with tolerance; best: of 3 K; exact.")] = None
+    quality: Annotated[str | None, Option(help="fast; balanced, best: verified with K = 1; exact: its words.")] = None
     exact: Annotated[bool, _Exact] = False
     batch_size: BatchSize = 32
     at_once: Annotated[bool, _AtOnce] = False

@@ -163,14 +163,15 @@ def test_parts_of_a_long_text_share_a_confidence() -> None:
 
 def test_the_dial_is_a_setting_of_a_model_and_of_a_call() -> None:
     assert QUALITIES["fast"]["best_of"] == 1
-    translator = writes(SCRIPTS, quality="best", doubt=None)
-    assert translator.config.decode.best_of == QUALITIES["best"]["best_of"] > 1
+    translator = writes(SCRIPTS, best_of=3)
     assert translator.translate(["no number"])[0].text == "8"
     assert translator.translate(["no number"], quality="fast")[0].text == "no number"
     (named,) = translator.translate(["no number"], segments=2)
     assert (named.text, named.confidence) == ("no number", None)  # a K that is named is taken, and there is no choice
-    translator.set_decoding(quality="best", best_of=2)
-    assert (translator.config.decode.best_of, translator.config.decode.doubt) == (2, QUALITIES["best"]["doubt"])
+    translator.set_decoding(quality="best", tolerance=0.2)
+    assert (translator.config.decode.exact, translator.config.decode.tolerance) == (True, 0.2)
+    with pytest.raises(UserError, match="best_of 2: with quality 'best' one K drafts"):
+        translator.translate(["no number"], quality="best", best_of=2)
     with pytest.raises(UserError, match="quality: there are fast, balanced, best"):
         translator.translate(["no number"], quality="good")
     with pytest.raises(UserError, match="quality: there are fast, balanced, best"):
@@ -215,6 +216,6 @@ def test_k_is_named_once() -> None:
 
 
 def test_what_a_model_is_set_to_gives_way_to_forced_words_and_beams() -> None:
-    translator = writes(SCRIPTS, quality="best")
+    translator = writes(SCRIPTS, best_of=3, doubt=-5)
     assert translator.translate(["no number"], force=["2:1=8"])[0].text == "no 8"
     assert translator.translate(["no number"], beam=2)[0].text == "8"

@@ -77,7 +77,7 @@ class TranslateRequest(TextRequest):
         None, description="tokens that must stand somewhere"
     )
     quality: Quality | None = Field(
-        None, description="K by length; the best of three K; with doubt; the words of K = 1"
+        None, description="K by length; verified by K = 1, with more and with less tolerance; the words of K = 1"
     )
     best_of: Annotated[Annotated[int, Field(ge=1, le=10)] | None, Whole] = Field(
         None, description="write with so many K and keep the likeliest"
