@@ -1,0 +1,85 @@
+"""Build native.cpp with the compiler of this machine, when asked to, and open what was built."""
+
+import ctypes
+import hashlib
+import os
+import shutil
+import subprocess
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from recoversat.errors import UserError
+from recoversat.files.storage import atomic_file
+
+SOURCE = Path(__file__).with_name("native.cpp")
+FOLDER = SOURCE.parent  # where the library is put
+# how products are computed: the fastest exact way that runs comes first
+KITS = ("avx512-vnni", "avx-vnni", "avx2", "avx2-seven", "plain")
+_OPTIONS = ("-std=c++17", "-O3", "-mavx2", "-mfma", "-ffp-contract=off", "-shared", "-fPIC")
+_POINTER, _INT = ctypes.c_void_p, ctypes.c_int
+_FUNCTIONS: dict[str, tuple[Any, list[Any]]] = {
+    "rs_kit": (ctypes.c_char_p, [_INT]),
+    "rs_model": (_POINTER, [_POINTER, _INT, _POINTER]),
+    "rs_model_free": (None, [_POINTER]),
+    "rs_work": (_POINTER, [_POINTER]),
+    "rs_work_free": (None, [_POINTER]),
+    "rs_products": (None, [_POINTER, _INT, _INT]),
+    "rs_write": (
+        _INT,
+        [_POINTER, _POINTER, _INT, _POINTER, _INT, _POINTER, _POINTER, _POINTER, _INT, _POINTER, _POINTER],
+    ),
+}
+
+
+def library_path() -> Path:
+    """Return where the library is put; its name holds what it was made of, so that no other is opened."""
+    made_of = SOURCE.read_bytes() + " ".join(_OPTIONS).encode()
+    return FOLDER / f"native-{hashlib.sha256(made_of).hexdigest()[:12]}.so"
+
+
+def compiler() -> str | None:
+    """Return the C++ compiler of this machine: $CXX, g++ or clang++."""
+    names = (os.environ.get("CXX"), "g++", "clang++")
+    return next((path for name in names if name and (path := shutil.which(name))), None)
+
+
+def build() -> Path:
+    """Compile the engine; nothing is fetched."""
+    path, found = library_path(), compiler()
+    if not found:
+        raise UserError("no C++ compiler here (g++ or clang++, or name one in CXX)")
+    try:
+        with atomic_file(path) as scratch:
+            subprocess.run([found, *_OPTIONS, str(SOURCE), "-o", str(scratch)], check=True, capture_output=True)
+    except subprocess.CalledProcessError as error:
+        said = error.stderr.decode(errors="replace").strip().splitlines()
+        raise UserError(f"{found} cannot build the native engine: {said[0] if said else error}") from None
+    except OSError as error:
+        raise UserError(f"{path.parent}: the native engine cannot be written there ({error.strerror})") from None
+    for other in path.parent.glob("native-*.so"):
+        if other != path:
+            other.unlink()
+    return path
+
+
+def library() -> Any:
+    """Open what was built."""
+    path = library_path()
+    if not path.is_file():
+        raise UserError("the native engine has not been built for this version: call build()")
+    return _opened(path)
+
+
+@cache
+def _opened(path: Path) -> Any:
+    opened = ctypes.CDLL(str(path))
+    for name, (result, arguments) in _FUNCTIONS.items():
+        function = getattr(opened, name)
+        function.restype, function.argtypes = result, arguments
+    return opened
+
+
+def kits() -> list[str]:
+    """Return the kits that run on this processor, the fastest first."""
+    return [name for number, name in enumerate(KITS) if library().rs_kit(number)]
