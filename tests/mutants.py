@@ -445,7 +445,7 @@ FAULTS = [
     fault("one long word in capitals is a shout", "unit/inference/repairs/test_capitals.py",
           ("inference/repairs/lower_capitals.py", ">= 2", ">= 1")),
     fault("a stream refuses numbers of numpy", "unit/test_user_mistakes.py",
-          ("translator.py", "Request(Request.wanted(segments), min", "Request(segments, min")),
+          ("translator.py", "Request(Request.wanted(segments), batch_size", "Request(segments, batch_size")),
     fault("auto K makes segments longer than asked", "unit/inference/test_translator_segments.py",
           ("translator.py", "bisect_left(choices, length / each, hi", "bisect_left(choices, length / each - 1, hi")),
     # files and checkpoints

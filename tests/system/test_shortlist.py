@@ -11,6 +11,7 @@ from recoversat.engines.onnx.shortlist import GRAPHS, LISTED_STEP, TABLE, Lists
 from recoversat.export.folder import export_folder
 from recoversat.files.model_folder import read_config
 from recoversat.measuring.specs import parse_system
+from tests.processors import needs_vnni
 from tests.system.conftest import Run
 from tests.system.tiny_model import write_sentences, write_tiny_model
 
@@ -42,6 +43,7 @@ def set_in(model: Path, **decode: bool) -> None:
     (model / "config.json").write_text(json.dumps(settings))
 
 
+@needs_vnni
 @pytest.mark.parametrize("segments", [1, 3])
 def test_a_verified_list_changes_nothing(
     listed: Path, text: Path, recoversat: Run, segments: int, monkeypatch: pytest.MonkeyPatch
@@ -62,6 +64,7 @@ def test_a_verified_list_changes_nothing(
     assert [one.score for one in verified_ones] == pytest.approx([one.score for one in whole_ones], abs=0.02)
 
 
+@needs_vnni
 def test_lists_alone_are_used_and_switched_off(listed: Path, text: Path, recoversat: Run) -> None:
     lines = text.read_text().splitlines()
     set_in(listed, verify_shortlist=False)
