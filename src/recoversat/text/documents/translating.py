@@ -125,8 +125,8 @@ def translate_blocks(
     pairs = zip(sentences, woven, strict=True)
     written = iter([sentence.run_by_run(answers) if text is None else text for sentence, text in pairs])
     results = []
-    for block in parsed:
-        done = "".join(part if isinstance(part, str) else next(written) for part in block)
+    for source, block in zip(blocks, parsed, strict=True):
+        done = _side_by_side(source.text, [part if isinstance(part, str) else next(written) for part in block])
         mine = [part for part in block if isinstance(part, _Sentence)]
         split = tuple(one.whole for one in mine if long.intersection([one.whole, *one.runs]))
         results.append(TranslatedDocument(done, split))
@@ -170,6 +170,14 @@ def _translate_parts(parts: Iterable[str], translate: Translate, fits: Fits) -> 
     for part, split in lost.items():
         done[part] = _safe(part, "".join((words and bare_words(answers[text])) or text for text, words in split))
     return done
+
+
+def _side_by_side(source: str, parts: list[str]) -> str:
+    """Put gaps and sentences in turn together; a blank parts sentences that would grow together into an address."""
+    done = "".join(parts)
+    if "" not in parts[2:-1:2] or Counter(hard_texts(done)) <= Counter(hard_texts(source)):
+        return done
+    return "".join([*parts[:2], *(part or " " for part in parts[2:-1]), *parts[-1:]])
 
 
 def _keeps_spans(source: str, translation: str) -> bool:

@@ -2,7 +2,7 @@
 
 import re
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import pytest
 from hypothesis import given, settings
@@ -573,3 +573,11 @@ def test_nothing_goes_behind_what_has_no_end(unclosed: str) -> None:
         format="html",
     )
     assert backwards[0].text == f"two one{unclosed}"
+
+
+def test_sentences_without_a_blank_between_do_not_grow_into_an_address() -> None:
+    def backwards(texts: Sequence[str]) -> list[str]:
+        return [" ".join(reversed(text.split())) for text in texts]
+
+    for text, expected in {"ahttp:// 。中": "。 ahttp:// 中", "中。中。": "中。中。"}.items():
+        assert translate_documents([text], backwards, language="en")[0].text == expected
