@@ -122,14 +122,14 @@ def identical(source: Path, sentences: int, kills: int, workers: int, folder: Pa
 
 
 def steady_rate(out: Path, workers: int) -> float:
-    """Return sentences a second while all workers were at work: from the end of their first shards to the last ones.
+    """Return sentences a second while all workers were at work: without starting, loading and the last shards.
 
-    Shards that end before each worker has finished one were begun before; those of the end have no company.
+    Workers end their shards nearly together, so it counts as many shards of each: from the first that ended on.
     """
     shards = sorted(read_manifest(out).shards(), key=lambda shard: shard.result.stat().st_mtime)
     ends = [shard.result.stat().st_mtime for shard in shards]
-    first, last = workers - 1, len(shards) - workers
-    return sum(shard.sentences for shard in shards[first + 1 : last + 1]) / (ends[last] - ends[first])
+    last = (len(shards) - 1) // workers * workers
+    return sum(shard.sentences for shard in shards[1 : last + 1]) / (ends[last] - ends[0])
 
 
 @contextmanager
