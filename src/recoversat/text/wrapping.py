@@ -9,10 +9,13 @@ import textwrap
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from recoversat.text.placeholders import protected_spans
+
 _INDENT = re.compile(r" {0,3}(?=\S)")
 _MARKED = re.compile(r" *(?:[-*•·‣–—#>+|=~:]|\(?(?:\d{1,3}|[A-Za-z])[.)]\s|```|//|<)")
 _NARROWEST, _WIDEST = 40, 130
 _OTHER_BREAKS = re.compile(r"[\r\v\f\x1c-\x1e\x85\u2028\u2029]")
+_UNUSED = [chr(code) for code in range(0xF0000, 0xFFFFE)]  # one of them is in no text
 _COLUMNS = re.compile(r"\t|\S {3,}\S")
 _SENTENCE_END = re.compile(r"[.!?…:;][\"'”’“»)\]]*\Z")
 
@@ -40,11 +43,13 @@ class Wrapped:
         if text == self.text:
             return self.source
         first, *_, last = (line[: len(line) - len(line.lstrip())] for line in self.lines)
-        width = max(map(len, self.lines))
+        width, blank = max(map(len, self.lines)), next(sign for sign in _UNUSED if sign not in text)
+        for span in protected_spans(text):  # no line ends inside of a placeholder
+            text = text[: span.start] + text[span.start : span.end].replace(" ", blank) + text[span.end :]
         lines = textwrap.wrap(
             text, width, initial_indent=first, subsequent_indent=last, break_long_words=False, break_on_hyphens=False
         )
-        return self.newline.join(lines)
+        return self.newline.join(lines).replace(blank, " ")
 
 
 def paragraphs(text: str) -> Iterator[str | Wrapped]:

@@ -44,6 +44,15 @@ def test_a_line_with_a_break_of_another_kind_was_not_wrapped(other: str) -> None
     assert result.text == text.upper()
 
 
+@pytest.mark.parametrize("placeholder", ["{% if x %}", "{n, plural, one {# dog# dogs}}"])
+def test_no_line_ends_inside_a_placeholder(placeholder: str) -> None:
+    for length in range(1, 44):
+        text = f"{'w' * length} {placeholder} and some more words"
+        lines = Wrapped(["x" * 45, "y"], "\n").wrapped(text).split("\n")
+        assert any(placeholder in line for line in lines)
+        assert " ".join(lines) == text
+
+
 VERSE = """Tiger, tiger, burning bright
 In the forests of the night,
 What immortal hand or eye
