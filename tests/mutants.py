@@ -292,6 +292,12 @@ FAULTS = [
           ("inference/exact.py",
            "if options.tolerance:\n        return",
            "if options.tolerance and len(sources) == 1:\n        return")),
+    fault("a line separator is lost where lines are wrapped anew", "unit/text/test_wrapping.py",
+          ("text/wrapping.py", '_OTHER_BREAKS.search("".join(lines))', '"\\r" in "".join(lines)')),
+    fault("a line may end inside a placeholder", "unit/text/test_wrapping.py",
+          ("text/wrapping.py", '.replace(" ", blank) +', " +")),
+    fault("sentences side by side grow into an address", "unit/text/documents/test_translating.py",
+          ("text/documents/translating.py", 'part or " " for part', "part for part")),
     # training
     fault("wmt16 is larger than the paper's", "unit/test_config.py",
           ("presets.yaml", "wmt16: *wmt", "wmt16:\n  <<: *wmt\n  model: {d_hidden: 2048, dropout: 0.3}")),

@@ -14,6 +14,7 @@ import torch
 from recoversat.decoding.segmentwise import Decoded
 from recoversat.decoding.stepping import Floats, Ints
 from recoversat.engines.cuda.capture import Capturer, Replay
+from recoversat.engines.cuda.engine import BATCHES, SOURCES
 from recoversat.engines.cuda.state import Arena, Field, rung
 from recoversat.engines.engine import Options, Sources
 from recoversat.engines.one_step import OneStepEngine
@@ -22,8 +23,6 @@ from recoversat.engines.torch.nat import likeliest, places
 from recoversat.model.nat import NatTransformer, likeliest_lengths
 from recoversat.vocab import N_SPECIAL
 
-BATCHES = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512)
-LENGTHS = (16, 32, 48, 64, 96, 128, 192, 256)
 _BATCHES_KEPT, _FILLS_KEPT = 16, 8  # of each batch
 
 
@@ -46,7 +45,7 @@ class GraphOneStepEngine(OneStepEngine):
 
     @torch.inference_mode()
     def open(self, sources: Sources) -> "_Batch":
-        size = rung(len(sources), BATCHES), rung(max(len(source) for source in sources), LENGTHS)
+        size = rung(len(sources), BATCHES), rung(max(len(source) for source in sources), SOURCES)
         if size not in self._batches:
             while len(self._batches) >= _BATCHES_KEPT:
                 self._batches.popitem(last=False)
@@ -105,7 +104,7 @@ class _Batch:
     @torch.inference_mode()
     def fill(self, members: Ints, tokens: Ints, lengths: Ints, least: int = N_SPECIAL) -> tuple[Ints, Floats]:
         """Take the likeliest token of every place."""
-        size = rung(len(members), BATCHES), rung(tokens.shape[1], LENGTHS), least
+        size = rung(len(members), BATCHES), rung(tokens.shape[1], SOURCES), least
         if size not in self._fills:
             while len(self._fills) >= _FILLS_KEPT:
                 self._fills.popitem(last=False)
