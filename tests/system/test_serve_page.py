@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 import uvicorn
-from playwright.sync_api import Browser, Page, expect, sync_playwright
+from playwright.sync_api import Browser, Page, Route, expect, sync_playwright
 
 from recoversat.serve.http.app import create_app
 from recoversat.serve.service import Service
@@ -103,6 +103,31 @@ def test_translating_shows_the_translation_and_how_it_was_written(page: Page, si
     expect(page.locator("#one-figures")).to_contain_text(re.compile(r"^5 steps, [\d.]+ ms$"))
     assert page.locator("#one .token").all_inner_texts() == ["TWO", "BIG", "DOGS", "SLEEP", "EOS"]
     assert page.locator("#counter").inner_text() == "step 5 of 5"
+
+
+def test_what_is_typed_and_asked_before_the_page_has_started_is_translated(page: Page, site: Site) -> None:
+    held: list[Route] = []
+    page.route("**/models", lambda route: held.append(route))
+    page.goto(site.address)
+    expect(page.get_by_role("slider", name="Segments")).to_be_disabled()
+    page.get_by_label("Text to translate").fill("two big dogs sleep")
+    page.get_by_label("Text to translate").press("Control+Enter")
+    assert page.locator("#translation").inner_text() == ""
+    (models,) = held
+    models.continue_()
+    ready(page, "TWO BIG DOGS SLEEP")
+    assert page.get_by_label("Text to translate").input_value() == "two big dogs sleep"
+
+
+def test_a_page_that_could_not_start_starts_when_asked_again(page: Page, site: Site) -> None:
+    page.route("**/models", lambda route: route.abort())
+    page.goto(site.address)
+    expect(page.get_by_role("alert")).to_be_visible()
+    page.unroute("**/models")
+    page.get_by_label("Text to translate").fill("two big dogs sleep")
+    page.get_by_role("button", name="Translate").click()
+    ready(page, "TWO BIG DOGS SLEEP")
+    expect(page.get_by_role("alert")).to_be_hidden()
 
 
 def test_another_k_writes_other_segments_and_deletes_the_surplus(page: Page, site: Site) -> None:

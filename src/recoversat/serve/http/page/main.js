@@ -28,12 +28,17 @@ async function start() {
   find("choose-file").hidden = !settings.filesTranslation;
   find("file").accept = settings.supportedFilesFormat.join(",");
   find("direction").replaceChildren(...models.map((model, at) => new Option(`${state.names[model.source]} → ${state.names[model.target]}`, at)));
-  await restore();
+  find("direction").disabled = false;
+  await restore(find("text").value);
 }
 
-/** Bring back the example of the address, or begin with a sample. */
-async function restore() {
-  const example = readLink(location.hash);
+let starting = null;
+const begin = () => (starting ??= start().catch(report).finally(() => (starting = null)));
+
+/** Bring back the example of the address, or begin with a sample; what was typed before the page had started stays. */
+async function restore(typed) {
+  const linked = readLink(location.hash);
+  const example = typed && typed !== linked?.text ? { ...linked, text: typed, forced: [] } : linked;
   const at = example ? state.models.findIndex((m) => m.source === example.source && m.target === example.target) : 0;
   find("direction").value = String(Math.max(at, 0));
   takeModel(example?.segments);
@@ -69,6 +74,11 @@ function count() {
   const length = [...find("text").value].length;
   find("count").textContent = `${length} / ${state.limit}`;
   find("count").classList.toggle("over", length > state.limit);
+}
+
+/** Translate; a page that has not started starts, and translates what stands there then. */
+function go(forced, adapting) {
+  return state.models.length ? translate(forced, adapting) : begin();
 }
 
 /** Translate what stands there; `adapting` means that only forced tokens have changed. */
@@ -155,7 +165,7 @@ async function copyLink() {
 
 find("ask").addEventListener("submit", (event) => {
   event.preventDefault();
-  translate([], false);
+  go([], false);
 });
 find("text").addEventListener("keydown", (event) => {
   if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) find("ask").requestSubmit();
@@ -170,12 +180,11 @@ find("direction").addEventListener("change", () => {
 find("link").addEventListener("click", copyLink);
 find("choose-file").addEventListener("click", () => find("file").click());
 find("file").addEventListener("change", translateFile);
-find("error").querySelector("button").addEventListener("click", () =>
-  (state.models.length ? translate(state.last?.forced ?? [], state.last?.adapting ?? false) : start().catch(report)));
+find("error").querySelector("button").addEventListener("click", () => go(state.last?.forced ?? [], state.last?.adapting ?? false));
 window.addEventListener("hashchange", () => restore());
 
 function report(error) {
   complain(error instanceof Trouble ? error.message : "This page could not start.");
 }
 
-start().catch(report);
+begin();
