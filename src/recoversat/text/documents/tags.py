@@ -4,6 +4,7 @@ An element whose content, translated alone, stands in the translation goes there
 within bounds. Elements in elements are looked for in what their parent has become, and change places as words do.
 """
 
+import re
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -57,14 +58,24 @@ def _sure_places(parent: Element, text: str, alone: Callable[[str], str]) -> lis
     """Find the children that are all there is, or whose translation alone stands in `text` as often as they do."""
     contents = [alone(child.text).strip() for child in parent.children]
     found: list[Range | None] = []
-    for at, (child, content) in enumerate(zip(parent.children, contents, strict=True)):
-        places = places_of(content, text)
+    for at, (child, content, is_whole) in enumerate(zip(parent.children, contents, _whole_words(parent), strict=True)):
+        places = places_of(content, text) if is_whole else []
         if child.text.strip() == parent.text.strip():
             found.append((0, len(text)))
         elif len(places) == contents.count(content):
             found.append(places[contents[:at].count(content)])  # equal ones in their order
         else:
             found.append(None)
+    return found
+
+
+def _whole_words(parent: Element) -> list[bool]:
+    """Say of each child whether words begin and end with it: what is a part of one stands nowhere as it is."""
+    found, end = [], 0
+    for part in parent.content:
+        start, end = end, end + len(part if isinstance(part, str) else part.text)
+        if isinstance(part, Element):
+            found.append(not any(at and re.match(r"\w\w", parent.text[at - 1 : at + 1]) for at in (start, end)))
     return found
 
 

@@ -99,6 +99,11 @@ def test_tags_of_html_stay_around_their_words() -> None:
     assert turn("a</b> b\n") == "b a</b>\n"
 
 
+@pytest.mark.parametrize("source", ["b**b*b*", "b*b*b b", "do un*do*able", "*b*b b"])
+def test_a_part_of_a_word_is_not_taken_for_a_word_like_it(source: str) -> None:
+    assert shouted(source).replace(" ", "") == source.upper().replace(" ", "")
+
+
 PIECES = ["a", "b c", " ", "  ", "\n", "\n\n", "*", "**", "_", "`", "``", "[", "]", "(", ")", "](u)", "![", "<", ">",
           "&amp;", "&#35;", "\\", "\\*", "|", "|-|\n", "# ", "- ", "> ", "1. ", "    ", "\t", "```\n", "~~", "[a]: u\n",
           "<http://x.org>", "<i>", "</i>", "<br>", "<code>", "</code>", "\r\n", "\x00", "---\n", "é",
