@@ -24,7 +24,7 @@ $(DEMO)/.installed: pyproject.toml constraints.txt
 
 test: setup
 	sh tests/ensure_chromium.sh
-	OMP_NUM_THREADS=1 $(PY) -m pytest -n 2 --dist loadfile
+	OMP_NUM_THREADS=1 $(PY) -m pytest -n 2 --dist loadfile --no-loadscope-reorder
 
 test-core: setup  # a fresh environment without extras, so without torch, translates with an exported model
 	$(PY) tests/core_install.py

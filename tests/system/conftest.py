@@ -7,8 +7,11 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
+
+from tests.system import forking
 
 Run = Callable[..., subprocess.CompletedProcess[str]]
 
@@ -28,15 +31,21 @@ def _ctrl_c_is_heard() -> None:
 
 @pytest.fixture(scope="session")
 def recoversat() -> Run:
-    """Run `recoversat ...`; fails with its output unless told that an error is expected."""
+    """Run `recoversat ...`; fails with its output unless told that an error is expected.
+
+    Who asks for more than a folder gets a process from the very beginning, others one that has imported torch.
+    """
 
     def run(
-        *arguments: object, expect: int = 0, stdin: str | None = None, **more: object
+        *arguments: object, expect: int = 0, stdin: str | None = None, **more: Any
     ) -> subprocess.CompletedProcess[str]:
         command = [sys.executable, "-m", "recoversat", *map(str, arguments)]
-        done = subprocess.run(
-            command, input=stdin, capture_output=True, text=True, encoding="utf-8", check=False, **more
-        )
+        if more.keys() - {"cwd"}:
+            done = subprocess.run(
+                command, input=stdin, capture_output=True, text=True, encoding="utf-8", check=False, **more
+            )
+        else:
+            done = forking.run(command[3:], stdin, **more)
         assert done.returncode == expect, f"{command}\n{done.stdout}\n{done.stderr}"
         assert "Traceback" not in done.stderr
         return done
@@ -72,4 +81,4 @@ def toy(tmp_path_factory: pytest.TempPathFactory, recoversat: Run) -> Path:
 @pytest.fixture(scope="session")
 def one_thread() -> dict[str, str]:
     """An environment in which sums are added in one order."""
-    return os.environ | {"OMP_NUM_THREADS": "1"}
+    return os.environ | forking.ONE_THREAD

@@ -13,7 +13,7 @@ from tests.system.tiny_model import write_sentences, write_tiny_model
 pytest.importorskip("ctranslate2")
 
 
-def test_systems_are_timed_on_a_text(tmp_path: Path, recoversat: Run, one_thread: dict[str, str]) -> None:
+def test_systems_are_timed_on_a_text(tmp_path: Path, recoversat: Run) -> None:
     model = write_tiny_model(tmp_path / "model")
     export_folder(model, tmp_path / "onnx", ("fp32", "int8"), None, force=True)
     export_ctranslate2(model, tmp_path / "ct2", ("fp32",), None)
@@ -30,7 +30,7 @@ def test_systems_are_timed_on_a_text(tmp_path: Path, recoversat: Run, one_thread
     options = [part for name, path in systems.items() for part in ("--system", f"{name}={path}")]
     files = ["--src", tmp_path / "src", "--ref", tmp_path / "ref", "--out", tmp_path / "out"]
     few = ["--rounds", 2, "--batch", 1, "--batch", 4, "--threads", 1, "--sentences", 6]
-    done = recoversat("bench", *options, *files, *few, env=one_thread)
+    done = recoversat("bench", *options, *files, *few)
     written = json.loads((tmp_path / "out" / "bench.json").read_text())
     assert [system["name"] for system in written["systems"]] == list(systems)
     errors = {system["name"]: system["error"] for system in written["systems"] if system["error"]}
@@ -60,11 +60,11 @@ def test_systems_are_timed_on_a_text(tmp_path: Path, recoversat: Run, one_thread
     assert recoversat("bench", *options, *files, *few, expect=2).stderr.endswith("add --force to replace it\n")
 
 
-def test_untrained_models_are_made_up_and_timed(tmp_path: Path, recoversat: Run, one_thread: dict[str, str]) -> None:
+def test_untrained_models_are_made_up_and_timed(tmp_path: Path, recoversat: Run) -> None:
     shape = "d_model=16,d_hidden=16,n_heads=2,encoder_layers=1,decoder_layers=1"
     few = ["--rounds", 1, "--batch", 1, "--batch", 3, "--threads", 1, "--sentences", 2, "--length", 9]
     more = ["--vocab", 64, "--segments", 3, "--out", tmp_path / "out"]
-    done = recoversat("bench", "--untrained", shape, *few, *more, env=one_thread)
+    done = recoversat("bench", "--untrained", shape, *few, *more)
     assert "translations of exactly 9: 9 steps one by one, 5 with K = 3" in done.stdout
     written = json.loads((tmp_path / "out" / "bench.json").read_text())
     assert len(written["systems"]) == 15

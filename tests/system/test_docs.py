@@ -17,8 +17,8 @@ PAGES = sorted([*(ROOT / "docs").glob("*.md"), ROOT / "README.md", ROOT / "CONTR
 GUIDE = (ROOT / "docs" / "index.md").read_text(encoding="utf-8")
 VERBS = typer.main.get_command(app).commands
 TINY = (
-    "train.steps=60 train.warmup=20 train.learning_rate=5e-3 train.batch_tokens=512 train.workers=0 "
-    "data.vocab_size=400 train.tensorboard=false model.d_model=48 model.d_hidden=64 model.n_heads=4 "
+    "train.steps=60 train.validate_every=30 train.warmup=20 train.learning_rate=5e-3 train.batch_tokens=512 "
+    "train.workers=0 data.vocab_size=400 train.tensorboard=false model.d_model=48 model.d_hidden=64 model.n_heads=4 "
     "model.encoder_layers=1 model.decoder_layers=1"
 )
 
@@ -129,7 +129,7 @@ def first_hour(tmp_path: Path) -> dict[str, str]:
         lines = (ROOT / "tests" / "data" / f"tatoeba.{side}").read_text(encoding="utf-8").splitlines(keepends=True)
         (tmp_path / f"train.{side}").write_text("".join(lines[:60]), encoding="utf-8")
     settings = " ".join(f"--set {one}" for one in TINY.split())
-    small = settings.replace("--set train.steps=60 ", "")
+    small = settings.replace("--set train.steps=60 --set train.validate_every=30 ", "")
     (tmp_path / "bin").mkdir()
     (tmp_path / "bin" / "recoversat").write_text(
         f'#!/bin/sh\ncase "$1" in fit) more="{settings}";; train) more="{small}";; *) more="";; esac\n'

@@ -182,7 +182,7 @@ def test_a_sweep_is_continued_where_it_was_stopped_and_prints_the_papers_tables(
     assert "q=1: stopped" in said
     first = (out / "runs" / "p=1to0" / "log.jsonl").stat().st_mtime_ns
 
-    done = recoversat(*sweep, "--jobs", "2", env=one_thread)
+    done = recoversat(*sweep, "--jobs", "2")
     assert "2 runs, 1 of them trained already" in done.stderr
     assert "p=1to0: training" not in done.stderr
     assert (out / "runs" / "p=1to0" / "log.jsonl").stat().st_mtime_ns == first
@@ -196,14 +196,14 @@ def test_a_sweep_is_continued_where_it_was_stopped_and_prints_the_papers_tables(
 
 
 def test_a_sweep_says_which_variants_failed_and_evaluates_the_others(
-    toy: Path, tmp_path: Path, recoversat: Run, one_thread: dict[str, str]
+    toy: Path, tmp_path: Path, recoversat: Run
 ) -> None:
     (tmp_path / "sweep.yaml").write_text(TINY)
     out = tmp_path / "out"
     (out / "runs" / "q=1").mkdir(parents=True)
     (out / "runs" / "q=1" / "mine.txt").touch()
     sweep = ["sweep", tmp_path / "sweep.yaml", "--corpus", toy / "corpus", "--device", "cpu", "--out", out]
-    done = recoversat(*sweep, expect=2, env=one_thread)
+    done = recoversat(*sweep, expect=2)
     assert "q=1 failed:\n    error:" in done.stderr
     assert "is not a training run" in done.stderr
     assert "p=1to0" in done.stdout

@@ -18,9 +18,10 @@ from tests.system.conftest import Run
 
 SAMPLE = Path(__file__).parents[1] / "data"
 TINY = {
-    "train.steps": 150, "train.warmup": 20, "train.learning_rate": 5e-3, "train.batch_tokens": 512, "train.workers": 0,
-    "train.tensorboard": False, "data.vocab_size": 400, "model.d_model": 48, "model.d_hidden": 64,
-    "model.encoder_layers": 1, "model.decoder_layers": 1, "model.dropout": 0.1,
+    "train.steps": 90, "train.validate_every": 30, "train.warmup": 20, "train.learning_rate": 5e-3,
+    "train.batch_tokens": 512, "train.workers": 0, "train.tensorboard": False, "data.vocab_size": 400,
+    "model.d_model": 48, "model.d_hidden": 64, "model.encoder_layers": 1, "model.decoder_layers": 1,
+    "model.dropout": 0.1,
 }  # fmt: skip
 STAGES = ["corpus", "teacher", "teacher model", "distill", "student", "model", "report"]
 
@@ -40,9 +41,9 @@ def sample(folder: Path, n_pairs: int) -> Path:
 
 
 @pytest.fixture(scope="module")
-def finished(tmp_path_factory: pytest.TempPathFactory, recoversat: Run, one_thread: dict[str, str]) -> Path:
+def finished(tmp_path_factory: pytest.TempPathFactory, recoversat: Run) -> Path:
     out = tmp_path_factory.mktemp("fit") / "out"
-    recoversat(*arguments(out), env=one_thread)
+    recoversat(*arguments(out))
     return out
 
 
@@ -66,7 +67,7 @@ def test_killed_in_every_stage_it_ends_with_the_same_model(
     out = tmp_path / "out"
     for stage in STAGES:
         kill_in(stage, out, one_thread)
-    recoversat(*arguments(out), env=one_thread)
+    recoversat(*arguments(out))
     for model in ("teacher-model", "model"):
         ours, theirs = read_weights(out / model), read_weights(finished / model)
         assert all(bool((ours[name] == theirs[name]).all()) for name in theirs)
@@ -107,11 +108,9 @@ def test_changes_are_named_and_refused(finished: Path, recoversat: Run) -> None:
     assert "--force" in changed
 
 
-def test_a_finished_student_is_extended_and_its_teacher_left_alone(
-    tmp_path: Path, recoversat: Run, one_thread: dict[str, str]
-) -> None:
+def test_a_finished_student_is_extended_and_its_teacher_left_alone(tmp_path: Path, recoversat: Run) -> None:
     out, data = tmp_path / "out", sample(tmp_path, 40)
-    recoversat(*arguments(out, data, **{"train.steps": 60}), env=one_thread)
+    recoversat(*arguments(out, data, **{"train.steps": 60}))
     teacher, model = (read_weights(out / name) for name in ("teacher-model", "model"))
     more = {"train.steps": 90}
     refused = recoversat(*arguments(out, data, **more), expect=2).stderr
@@ -123,7 +122,7 @@ def test_a_finished_student_is_extended_and_its_teacher_left_alone(
     assert "student train.seed: 1 -> 9" in other
     assert (out / "model").is_dir()  # whatever was refused has cost nothing
     assert read_json(out / "summary.json", "fit")
-    said = recoversat(*arguments(out, data, **more), *keep, env=one_thread).stderr
+    said = recoversat(*arguments(out, data, **more), *keep).stderr
     assert "student: extended from 60 to 90 updates" in said
     assert "[2/7] teacher: done before" in said
     assert re.search(
@@ -145,9 +144,7 @@ def test_dry_run_prints_the_plan_alone(tmp_path: Path, recoversat: Run) -> None:
     assert "no.en: no such file" in missing.stderr
 
 
-def test_the_student_starts_from_the_teacher_as_far_as_it_can(
-    finished: Path, tmp_path: Path, recoversat: Run, one_thread: dict[str, str]
-) -> None:
+def test_the_student_starts_from_the_teacher_as_far_as_it_can(finished: Path, tmp_path: Path, recoversat: Run) -> None:
     def plan(*options: str) -> str:
         return recoversat(*arguments(tmp_path / "out"), *options, "--dry-run").stderr
 
@@ -173,11 +170,11 @@ def test_a_teacher_of_another_size_is_refused_before_it_is_trained(tmp_path: Pat
     assert not (tmp_path / "out").exists()
 
 
-def test_both_directions_are_named_and_measured(tmp_path: Path, recoversat: Run, one_thread: dict[str, str]) -> None:
+def test_both_directions_are_named_and_measured(tmp_path: Path, recoversat: Run) -> None:
     out, data = tmp_path / "out", sample(tmp_path, 40)
     both = {"data.both_directions": "true", "train.steps": 60}
     test = ["--test-src", str(data / "tatoeba.en"), "--test-tgt", str(data / "tatoeba.de")]
-    said = recoversat(*arguments(out, data, **both), *test, env=one_thread).stderr
+    said = recoversat(*arguments(out, data, **both), *test).stderr
     figures = read_json(out / "summary.json", "fit")["systems"]
     assert list(dict.fromkeys(figure["test_set"] for figure in figures)) == ["valid", "test en-de", "test de-en"]
     tagged = (out / "test de-en.src").read_text(encoding="utf-8").splitlines()
@@ -190,11 +187,9 @@ def test_both_directions_are_named_and_measured(tmp_path: Path, recoversat: Run,
     assert "fit: en -> de" in recoversat(*arguments(tmp_path / "other"), "--dry-run").stderr
 
 
-def test_five_pairs_leave_none_for_validation_and_it_is_said(
-    tmp_path: Path, recoversat: Run, one_thread: dict[str, str]
-) -> None:
+def test_five_pairs_leave_none_for_validation_and_it_is_said(tmp_path: Path, recoversat: Run) -> None:
     out = tmp_path / "out"
-    said = recoversat(*arguments(out, sample(tmp_path, 5)), env=one_thread).stderr
+    said = recoversat(*arguments(out, sample(tmp_path, 5))).stderr
     assert "7. report: nothing to measure, as there is no validation text (fewer than 20 pairs leave none)" in said
     assert "no validation text; kept teacher-average" in said
     assert "BLEU" not in said
@@ -224,14 +219,12 @@ def test_distilling_refuses_other_settings_and_shares_the_work(finished: Path, t
     assert not (tmp_path / "whole.shards").exists()
 
 
-def test_the_one_step_baseline_goes_through_the_same_commands(
-    finished: Path, tmp_path: Path, recoversat: Run, one_thread: dict[str, str]
-) -> None:
+def test_the_one_step_baseline_goes_through_the_same_commands(finished: Path, tmp_path: Path, recoversat: Run) -> None:
     settings = [part for key, value in (TINY | {"train.steps": 30}).items() for part in ("--set", f"{key}={value}")]
     nat = ["--set", "model.kind=nat", "--set", "train.segments=1", "--set", "model.n_heads=4"]
     teacher = finished / "teacher-model"
     run = tmp_path / "nat"
-    recoversat("train", finished / "distilled", "--out", run, *settings, *nat, "--init-from", teacher, env=one_thread)
+    recoversat("train", finished / "distilled", "--out", run, *settings, *nat, "--init-from", teacher)
     text = "I like dogs.\nHe is here.\n"
     plain = recoversat("translate", "--model", run, stdin=text).stdout
     judged = recoversat("translate", "--model", run, "--teacher", teacher, "--lengths", 5, stdin=text).stdout

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -33,9 +34,9 @@ def losses(run: Path) -> dict[int, float]:
 
 
 @pytest.fixture(scope="module")
-def undisturbed(toy: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def undisturbed(toy: Path, tmp_path_factory: pytest.TempPathFactory, recoversat: Run) -> Path:
     out = tmp_path_factory.mktemp("undisturbed") / "run"
-    subprocess.run(command(toy, out), check=True, capture_output=True, env=os.environ | {"OMP_NUM_THREADS": "1"})
+    recoversat(*command(toy, out)[3:])
     return out
 
 
@@ -67,7 +68,7 @@ def test_killed_and_continued_is_bit_identical(
 
 
 def test_ctrl_c_saves_and_says_how_to_go_on(
-    toy: Path, undisturbed: Path, tmp_path: Path, one_thread: dict[str, str]
+    toy: Path, undisturbed: Path, tmp_path: Path, recoversat: Run, one_thread: dict[str, str]
 ) -> None:
     out = tmp_path / "run"
     process = subprocess.Popen(command(toy, out), env=one_thread, stderr=subprocess.PIPE, text=True)
@@ -78,7 +79,7 @@ def test_ctrl_c_saves_and_says_how_to_go_on(
     assert process.returncode == 2
     assert "the same command continues from there" in message
     assert "Traceback" not in message
-    subprocess.run(command(toy, out), check=True, capture_output=True, env=one_thread)
+    recoversat(*command(toy, out)[3:])
     assert losses(out) == losses(undisturbed)
 
 
@@ -92,10 +93,12 @@ def test_finished_runs_do_nothing_and_changed_settings_are_refused(
     assert "train.repeat_prob: 0.5 -> 0.1" in changed.stderr
 
 
-def test_two_processes_train_the_same_model_as_one(toy: Path, tmp_path: Path, one_thread: dict[str, str]) -> None:
+def test_two_processes_train_the_same_model_as_one(
+    toy: Path, tmp_path: Path, recoversat: Run, one_thread: dict[str, str]
+) -> None:
     calm = ["--set", "model.dropout=0.0", "--set", "train.steps=12", "--set", "train.accumulate=1"]
     one, two = tmp_path / "one", tmp_path / "two"
-    subprocess.run(command(toy, one, *calm), check=True, capture_output=True, env=one_thread)
+    recoversat(*command(toy, one, *calm)[3:])
     torchrun = [sys.executable, "-m", "torch.distributed.run", "--nproc_per_node", "2", "--master_port", "29517"]
     subprocess.run([*torchrun, *command(toy, two, *calm)[1:]], check=True, capture_output=True, env=one_thread)
     assert losses(two) == pytest.approx(losses(one), rel=1e-4)
@@ -112,7 +115,9 @@ def test_a_loss_that_is_not_finite_stops_with_the_last_good_checkpoint(
     assert checkpoint_folders(tmp_path / "run")
 
 
-def test_a_disk_that_is_full_loses_nothing_and_is_said(toy: Path, tmp_path: Path, one_thread: dict[str, str]) -> None:
+def test_a_disk_that_is_full_loses_nothing_and_is_said(
+    toy: Path, tmp_path: Path, recoversat: Run, one_thread: dict[str, str]
+) -> None:
     """A file may not grow beyond 1 MB here: the weights fit, the optimizer's state does not."""
     out = tmp_path / "run"
 
@@ -127,24 +132,24 @@ def test_a_disk_that_is_full_loses_nothing_and_is_said(toy: Path, tmp_path: Path
     assert "Traceback" not in done.stderr
     assert not checkpoint_folders(out)
     assert not list((out / "checkpoints").iterdir())
-    subprocess.run(command(toy, out), check=True, capture_output=True, env=one_thread)
+    recoversat(*command(toy, out)[3:])
     assert list(losses(out)) == list(range(1, 41))
 
 
-def test_a_run_has_one_training_at_a_time(toy: Path, tmp_path: Path, one_thread: dict[str, str]) -> None:
+def test_a_run_has_one_training_at_a_time(
+    toy: Path, tmp_path: Path, recoversat: Run, one_thread: dict[str, str]
+) -> None:
     out, many = tmp_path / "run", ["--set", "train.steps=4000"]
     first = subprocess.Popen(command(toy, out, *many), env=one_thread, stderr=subprocess.DEVNULL)
     try:
         while not checkpoint_folders(out):
             assert first.poll() is None
             time.sleep(0.05)
-        second = subprocess.run(command(toy, out, *many), env=one_thread, capture_output=True, text=True, timeout=120)
-        assert second.returncode == 2
-        assert "another training is at work here" in second.stderr
-        forced = subprocess.run(
-            command(toy, out, *many, "--force"), env=one_thread, capture_output=True, text=True, timeout=120
-        )
-        assert "another training is at work here" in forced.stderr
+        with ThreadPoolExecutor(2) as pool:
+            others = [
+                pool.submit(recoversat, *command(toy, out, *many, *more)[3:], expect=2) for more in ([], ["--force"])
+            ]
+        assert all("another training is at work here" in other.result().stderr for other in others)
         assert first.poll() is None
     finally:
         first.send_signal(signal.SIGINT)

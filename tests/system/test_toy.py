@@ -12,7 +12,7 @@ from recoversat import Translator
 from tests.system.conftest import Run
 
 # q = 0.1: half of the toy's sentences repeating would leave a model of this size nothing else to learn
-LEARN = ["--set", "train.steps=1200", "--set", "train.repeat_prob=0.1", "--set", "train.validate_every=600"]
+LEARN = ["--set", "train.steps=900", "--set", "train.repeat_prob=0.1", "--set", "train.validate_every=450"]
 
 
 @pytest.fixture(scope="module")
