@@ -2,13 +2,15 @@
 
     python benchmarks/cluster.py identical TEXT --sentences 200000 --kills 10
     python benchmarks/cluster.py speed TEXT --sentences 20000 --rounds 3
+    python benchmarks/cluster.py bound TEXT --sentences 2048 --rounds 4
     python benchmarks/cluster.py overhead TEXT --sentences 50000
     python benchmarks/cluster.py memory --sentences 5000000
 
 `identical` compares bytes. `speed` takes turns: the plain command with one thread, one worker, two workers, and four on
-two nodes of a Ray cluster. `overhead` runs the plain command and one worker at the same time, each with all its
-processes on a core of its own, then the other way round. `memory` counts nothing but lines: a stand-in for the model
-reverses them.
+two nodes of a Ray cluster. `bound` says what two cores of this machine give two processes that know nothing of each
+other: the plain command alone on a core and on both at once, in turn. `overhead` runs the plain command and one worker
+at the same time, each with all its processes on a core of its own, then the other way round. `memory` counts nothing
+but lines: a stand-in for the model reverses them.
 """
 
 import argparse
@@ -187,6 +189,22 @@ def speed(source: Path, sentences: int, rounds: int, folder: Path) -> None:
     print(f"one worker against the plain command, processor time: {overhead:.3f}")
 
 
+def bound(source: Path, sentences: int, rounds: int, folder: Path) -> None:
+    first_lines(source, sentences, text := folder / "text")
+    rates: dict[tuple[int, ...], list[float]] = {(0,): [], (1,): [], (0, 1): []}
+    for number, cores in itertools.product(range(rounds), rates):
+        running = [
+            Command([*TRANSLATE, text, "--out", folder / f"{number} {cores} {c}", "--threads", 1], core=c)
+            for c in cores
+        ]
+        with ThreadPoolExecutor(2) as pool:
+            rate = sum(sentences / seconds for seconds, _ in pool.map(Command.wait, running))
+        rates[cores].append(rate)
+        print(f"round {number + 1}, on core {' and '.join(map(str, cores))}: {rate:.1f} sentences/s", flush=True)
+    for first, second, both in zip(*rates.values(), strict=True):
+        print(f"both at once against one alone: {2 * both / (first + second):.2f} times")
+
+
 def overhead(source: Path, sentences: int, folder: Path) -> None:
     first_lines(source, sentences, text := folder / "text")
     ways = {"plain": ["--threads", 1], "one worker": ["--workers", 1, "--cluster", "ray", "--shard-size", SHARD]}
@@ -243,7 +261,7 @@ def memory(sentences: int, workers: int, folder: Path) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=["identical", "speed", "overhead", "memory"])
+    parser.add_argument("what", choices=["identical", "speed", "bound", "overhead", "memory"])
     parser.add_argument("text", type=Path, nargs="?", help="English text, one sentence a line")
     parser.add_argument("--sentences", type=int, default=20_000)
     parser.add_argument("--kills", type=int, default=10)
@@ -260,6 +278,8 @@ def main() -> None:
             identical(options.text, options.sentences, options.kills, options.workers, folder)
         elif options.what == "speed":
             speed(options.text, options.sentences, options.rounds, folder)
+        elif options.what == "bound":
+            bound(options.text, options.sentences, options.rounds, folder)
         elif options.what == "overhead":
             overhead(options.text, options.sentences, folder)
         else:

@@ -1,4 +1,4 @@
-"""Compare a prototype in C++ (`native/`, built when this starts) with ONNX Runtime, one sentence at a time, one core.
+"""Compare the engine in C++ (built when this starts) with ONNX Runtime, one sentence at a time, one core.
 
     taskset -c 1 python benchmarks/native_engine.py --untrained 6+2:256/1536 --list 1000 --segments 5 10 1
     taskset -c 1 python benchmarks/native_engine.py --src test.en --to de --segments auto 10 1
@@ -21,16 +21,15 @@ from pathlib import Path
 from unittest.mock import patch
 
 import numpy as np
-from native.library import build, library
-from native.sentence import NativeModel, NativeSentence
 from shortlist import LIVES, engine_of
 
 from recoversat import Translator
 from recoversat.config import ModelConfig
 from recoversat.engines.engine import Options
+from recoversat.engines.native.library import build, library
+from recoversat.engines.native.model import NativeModel
 from recoversat.engines.onnx import graphs
 from recoversat.engines.onnx.engine import OnnxEngine
-from recoversat.engines.onnx.stepper import Positions
 from recoversat.files.storage import lines_of
 
 Case = Callable[[], object]
@@ -70,13 +69,13 @@ def untrained(args: argparse.Namespace, folder: Path) -> None:
         natives = {kit: NativeModel(exported, config, kit) for kit in args.kits or [None]}
         source = np.random.default_rng(1).integers(5, args.vocabulary, 25).tolist()
         pieces = np.flatnonzero(one_run._lists._table.members([source])[0])
-        writers = {f"native {one.kit}": NativeSentence(one, Positions(config.d_model)) for one in natives.values()}
+        writers = {f"native {one.kit}": one for one in natives.values()}
         for k in map(int, args.segments):
             bias, lives = one_run._bias_for(k == 1), LIVES[k]
             for listed in (None, pieces):
                 options = Options(lives=lives, scores=False, shortlist=listed is not None, verified=False)
                 cases: dict[str, Case] = {
-                    name: partial(writer.write, source, lives, bias, listed) for name, writer in writers.items()
+                    name: partial(writer.write, source, None, lives, bias, listed) for name, writer in writers.items()
                 }
                 cases |= {name: partial(one.decode, [source], np.array([k]), options) for name, one in ways.items()}
                 title = f"{shape} K = {k:2} {'whole' if listed is None else f'list of {len(pieces)}':13}"
@@ -111,7 +110,7 @@ def trained(args: argparse.Namespace) -> None:
         with patch.object(graphs, "saturates", lambda _: False):
             ways["one run"] = OnnxEngine(folder, config)
     natives = {kit: NativeModel(folder, config, kit) for kit in args.kits or [None]}
-    writers = {f"native {one.kit}": NativeSentence(one, Positions(config.d_model)) for one in natives.values()}
+    writers = {f"native {one.kit}": one for one in natives.values()}
     sources = onnx.encode(list(islice(lines_of(args.src), args.sentences)))
     for wanted in args.segments:
         choice = int(wanted) if wanted.isdecimal() else "auto"
@@ -121,7 +120,8 @@ def trained(args: argparse.Namespace) -> None:
         for number, (source, k) in enumerate(zip(sources, counts.tolist(), strict=True)):
             steps = np.full(k, Options().most_steps([source], np.array([k]))[0])
             cases: dict[str, Case] = {
-                name: partial(writer.write, source, steps, engine._bias_for(k == 1)) for name, writer in writers.items()
+                name: partial(writer.write, source, None, steps, engine._bias_for(k == 1))
+                for name, writer in writers.items()
             }
             cases |= {
                 name: partial(one.decode, [source], np.array([k]), Options(scores=False)) for name, one in ways.items()

@@ -61,21 +61,24 @@ def test_systems_are_timed_on_a_text(tmp_path: Path, recoversat: Run) -> None:
 
 
 def test_untrained_models_are_made_up_and_timed(tmp_path: Path, recoversat: Run) -> None:
-    shape = "d_model=16,d_hidden=16,n_heads=2,encoder_layers=1,decoder_layers=1"
+    recoversat("build")
+    shape = "d_model=32,d_hidden=32,n_heads=2,encoder_layers=1,decoder_layers=1"
     few = ["--rounds", 1, "--batch", 1, "--batch", 3, "--threads", 1, "--sentences", 2, "--length", 9]
     more = ["--vocab", 64, "--segments", 3, "--out", tmp_path / "out"]
     done = recoversat("bench", "--untrained", shape, *few, *more)
     assert "translations of exactly 9: 9 steps one by one, 5 with K = 3" in done.stdout
     written = json.loads((tmp_path / "out" / "bench.json").read_text())
-    assert len(written["systems"]) == 15
+    assert len(written["systems"]) == 21
     assert not [system["error"] for system in written["systems"] if system["error"]]
-    assert len(written["rows"]) == 30
+    assert len(written["rows"]) == 42
     assert {point["length"] for point in written["growth"]} == {4, 9, 18, 36}
     overs = {one["over"] for one in written["ratios"]}
     assert {
         "our AT greedy int8",
         "CTranslate2 greedy int8",
         "CTranslate2 beam 4 int8",
+        "CTranslate2 greedy int8 vmap",
+        "our AT greedy int8_native",
         "Marian beam 4 float32 ssru",
     } <= overs
 

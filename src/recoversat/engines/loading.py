@@ -16,9 +16,12 @@ if TYPE_CHECKING:
 
     from recoversat.model.build import Model
 
-ComputeType = Literal["default", "int8", "float16", "bfloat16", "float32"]
+ComputeType = Literal["default", "int8", "int8_native", "float16", "bfloat16", "float32"]
 ONNX, EXPORT = "onnx", "export.json"
-_EXPORTED: dict[str, tuple[str, ...]] = {"default": ("int8", "fp32"), "int8": ("int8",), "float32": ("fp32",)}
+NATIVE = "int8_native"  # the engine in C++
+_EXPORTED: dict[str, tuple[str, ...]] = {
+    "default": ("int8", "fp32"), "int8": ("int8",), NATIVE: ("int8",), "float32": ("fp32",),
+}  # fmt: skip
 _HALF = ("float16", "bfloat16")  # for GPUs
 
 
@@ -49,10 +52,11 @@ def load_engine(folder: Path, config: ModelConfig, options: EngineOptions) -> En
         from recoversat.engines.onnx.engine import usable_cores
 
         _check_sizes(exported)
-        return onnx_engine(exported, config, options.intra_threads or usable_cores(), options.max_memory)
+        open_engine = _native_engine if options.compute_type == NATIVE else onnx_engine
+        return open_engine(exported, config, options.intra_threads or usable_cores(), options.max_memory)
     if exported and not weights:
         raise UserError(f"device {options.device}: {folder} holds ONNX graphs, which run on the CPU; use device cpu")
-    if options.compute_type == "int8":
+    if options.compute_type in ("int8", NATIVE):
         raise UserError(f"{folder} holds no int8 weights for this device: recoversat export MODEL OUT --precision int8")
     if (folder / ONNX).is_dir() and not weights:
         there = ", ".join(sorted(path.name for path in (folder / ONNX).iterdir() if path.is_dir()))
@@ -72,6 +76,15 @@ def onnx_engine(folder: Path, config: ModelConfig, threads: int, max_memory: int
     if max_memory is not None:
         raise UserError(f"{folder}: the memory of a {config.kind!r} model cannot be bounded; leave the bound out")
     return OnnxOneStepEngine(folder, config)
+
+
+def _native_engine(folder: Path, config: ModelConfig, threads: int, max_memory: int | None = None) -> Engine:
+    from recoversat.engines.native.engine import NativeEngine
+
+    if not config.stepwise or max_memory is not None:
+        what = "bound memory" if config.stepwise else f"run a {config.kind!r} model"
+        raise UserError(f"compute type {NATIVE} cannot {what}; use int8")
+    return in_reading_order(NativeEngine(folder, config, threads), config)
 
 
 def _check_sizes(folder: Path) -> None:

@@ -113,7 +113,7 @@ class OwnSystem(System):
 
     def _size(self) -> int:
         exported = self._folder / ONNX / str(self.facts.get("precision"))
-        if self.facts.get("engine") == "onnx" and exported.is_dir():
+        if str(self.facts.get("engine")).startswith(("onnx", "native")) and exported.is_dir():
             return sum(path.stat().st_size for path in exported.iterdir())
         return (self._folder / WEIGHTS).stat().st_size
 

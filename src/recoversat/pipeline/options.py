@@ -16,7 +16,9 @@ ConfigFile = Annotated[Path | None, Option("--config", help="YAML file of settin
 Preset = Annotated[str | None, Option(help="Start from: iwslt16, wmt14, wmt16, small, tiny, deep-shallow.")]
 Set = Annotated[list[str] | None, Option("--set", help="section.key=value; wins over --config.")]
 Device = Annotated[str, Option(help="cpu, cuda or auto.")]
-ComputeTypeName = Annotated[str, Option(help="int8, float32; on a GPU float16, bfloat16, float32.")]
+ComputeTypeName = Annotated[
+    str, Option(help="int8, int8_native (see `build`), float32; on a GPU float16, bfloat16, float32.")
+]
 Model = Annotated[Path | None, Option(help="Model folder or training run; a built-in one by default.")]
 From = Annotated[str | None, Option("--from", help="Language of the source text.")]
 To = Annotated[str | None, Option("--to", help="Language of the translation.")]

@@ -75,6 +75,11 @@ class Shortlist:
         found[:, [*NEVER_EMITTED, *self.tags]] = False
         return found
 
+    @staticmethod
+    def is_too_long(members: Bools) -> NDArray[np.bool_]:
+        """Say which lists (..., V) are so long that all of the vocabulary may be chosen from."""
+        return np.asarray(members.sum(axis=-1) * _SHARE > members.shape[-1])
+
     def _common_of(self, first: Ints) -> Bools:
         """Return what is in every list of the direction that a source begins with."""
         mine = self.common[self.tags == first] if len(self.tags) else self.common
@@ -154,7 +159,7 @@ class Lists:
     ) -> Listed | None:
         """Return what these sources can become; None where that may be almost anything."""
         members = self._table.members(sources, forced)  # (B, V)
-        too_long = members.sum(axis=1) * _SHARE > members.shape[1]  # (B,) says a sentence by itself, not its batch
+        too_long = self._table.is_too_long(members)  # (B,) says a sentence by itself, not its batch
         if too_long.all():
             return None
         members[too_long] = True

@@ -1,19 +1,25 @@
 """CTranslate2, with a folder that `recoversat export --format ctranslate2` wrote."""
 
+import shutil
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from recoversat.config import Config, DecodeConfig
 from recoversat.errors import UserError
 from recoversat.export.ctranslate2_writer import MODEL, NOTES, POSITIONS, import_ctranslate2, write_ctranslate2
 from recoversat.files.storage import read_json
+from recoversat.measuring.peers.marian import SHORTLIST
 from recoversat.measuring.specs import SystemSpec
 from recoversat.measuring.system import JSON, Done, Peer, PeerTranslation, Weights, nothing_done
 from recoversat.text.directions import direction_tag, find_direction
 from recoversat.text.tokenizer import Tokenizer, load_tokenizer, vocabulary_fingerprint
+from recoversat.vocab import N_SPECIAL
 
 # what `bench --untrained` writes and what it computes in: on a GPU (False), on a CPU (True)
+_VMAP = "vmap.txt"  # what the words of a source may become: CTranslate2's vocabulary map
 _UNTRAINED = {False: {"int8": "int8_float16", "fp32": "float16"}, True: {"int8": "int8", "fp32": "float32"}}
 
 
@@ -33,10 +39,10 @@ class CTranslate2(Peer):
         self._prefix = _prefix(notes, spec.target, self.folder)
         self._pieces = self._tokenizer.pieces(range(self._tokenizer.size))
         self._ids = {piece: index for index, piece in enumerate(self._pieces)}
-        self._beam = spec.beam
+        self._beam, self._mapped = spec.beam, (self.folder / _VMAP).is_file()
         try:
             self._model = ctranslate2.Translator(
-                spec.path, device=device, compute_type=spec.compute, intra_threads=threads, inter_threads=1
+                spec.path, device=device, compute_type=spec.compute.split()[0], intra_threads=threads, inter_threads=1
             )
         except (RuntimeError, ValueError) as error:
             raise UserError(f"{self.folder}: CTranslate2 cannot load it ({error})") from None
@@ -57,6 +63,10 @@ class CTranslate2(Peer):
                 write_ctranslate2(weights, config, tokenizer.pieces(range(tokenizer.size)), path, precision)
                 tokenizer.save(path)
             yield path, compute
+            if compute == "int8":
+                if not cls.missing():
+                    _write_map(path, path := folder / "ctranslate2-vmap", tokenizer)
+                yield path, f"{compute} vmap"
 
     def settings(self) -> dict[str, JSON]:
         """Add the vocabulary, which is ours: its sub-words are counted as they are."""
@@ -93,11 +103,22 @@ class CTranslate2(Peer):
             min_decoding_length=length or 0,
             max_decoding_length=max(limits),
             max_input_length=0,
+            use_vmap=self._mapped,
         )
         return [
             [self._ids[piece] for piece in result.hypotheses[0]][:limit]
             for result, limit in zip(found, limits, strict=True)
         ]
+
+
+def _write_map(model: Path, out: Path, tokenizer: Tokenizer) -> None:
+    """Give a model a map of made-up words, as many as Marian's and our own lists have."""
+    shutil.copytree(model, out)
+    words, (frequent, likeliest), rng = tokenizer.pieces(range(tokenizer.size)), SHORTLIST, np.random.default_rng(1)
+    with open(out / _VMAP, "w", encoding="utf-8") as stream:
+        for word, n in [("", frequent), *((word, likeliest) for word in words[N_SPECIAL:])]:
+            drawn = rng.integers(N_SPECIAL, len(words), n)
+            stream.write(f"{word}\t{' '.join(words[i] for i in drawn)}\n")
 
 
 def _prefix(notes: dict[str, Any], target: str | None, folder: Path) -> str:

@@ -12,6 +12,8 @@ import yaml
 from numpy.typing import NDArray
 
 from recoversat.config import PRESETS, Config, ModelConfig, parse_config
+from recoversat.engines.loading import NATIVE
+from recoversat.engines.native.library import library_path
 from recoversat.engines.onnx.shortlist import TABLE, Shortlist
 from recoversat.errors import UserError
 from recoversat.files.model_folder import WEIGHTS, write_description
@@ -58,6 +60,13 @@ def build_untrained(folder: Path, config: Config, segments: Sequence[int], devic
         listed = _write_listed(folder, own, tokenizer.size)
         for kind, decode in _LISTED.items():
             systems += [SystemSpec(f"{name} {compute} {kind}", listed, k, decode=decode) for name, k, _ in ways[:-2]]
+        if library_path().is_file():  # of `recoversat build`
+            systems += [SystemSpec(f"{name} {NATIVE}", str(own), k, compute=NATIVE) for name, k, _ in ways[:-1]]
+            kind, decode = list(_LISTED.items())[-1]
+            systems += [
+                SystemSpec(f"{name} {NATIVE} {kind}", listed, k, compute=NATIVE, decode=decode)
+                for name, k, _ in ways[:-1]
+            ]
     for peer in peers.PEERS:
         for path, compute in peer.write_untrained(folder, weights, config, tokenizer, device):
             for beam in (1, _BEAM):

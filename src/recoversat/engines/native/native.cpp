@@ -1,4 +1,4 @@
-// Write one sentence on one core: encoder, then K segments step by step, with int8 weights.
+// Read and write one sentence on one core: encoder, then K segments step by step, with int8 weights.
 //
 // What the graph of whole sentences computes (export/onnx_sentence.py), in one call and with nothing between products:
 // no memory is asked for while a sentence is written, weights lie as the products read them, and what follows a product
@@ -24,6 +24,7 @@
 #include <limits>
 #include <memory>
 #include <new>
+#include <type_traits>
 #include <vector>
 
 #define INLINE inline __attribute__((always_inline))
@@ -46,13 +47,16 @@ struct Buffer {
   std::unique_ptr<T, decltype(&std::free)> held{nullptr, &std::free};
   size_t size = 0;
 
-  // Have room for so many; what was in it is lost when it grows.
+  // Have room for so many, and some more when it grows; what is in it stays.
   void need(size_t wanted) {
     if (wanted <= size) return;
-    const size_t bytes = (wanted * sizeof(T) + 63) / 64 * 64;
-    held.reset(static_cast<T*>(std::aligned_alloc(64, bytes)));
-    if (!held) throw std::bad_alloc();
-    std::memset(static_cast<void*>(held.get()), 0, bytes);
+    wanted = std::max(wanted, size + size / 2);
+    const size_t bytes = (wanted * sizeof(T) + 63) / 64 * 64, used = size * sizeof(T);
+    T* larger = static_cast<T*>(std::aligned_alloc(64, bytes));
+    if (!larger) throw std::bad_alloc();
+    if (used) std::memcpy(static_cast<void*>(larger), held.get(), used);
+    std::memset(reinterpret_cast<char*>(larger) + used, 0, bytes - used);
+    held.reset(larger);
     size = wanted;
   }
   T* get() const { return held.get(); }
@@ -367,9 +371,16 @@ struct Past {
   size_t apart() const { return d + CHUNK; }
 
   void room(int size, int most) {
-    d = size, places = 0;
+    d = size;
     keys.need(size_t(most + LANES - 1) / LANES * LANES * d);
     values.need(most * apart());
+  }
+
+  void copy(const Past& other) {
+    room(other.d, other.places);
+    places = other.places;
+    std::memcpy(keys.get(), other.keys.get(), size_t(places + LANES - 1) / LANES * LANES * d * sizeof(float));
+    std::memcpy(values.get(), other.values.get(), places * apart() * sizeof(float));
   }
 
   INLINE void key(int place, int column, __m256 a, __m256 b) const {
@@ -410,9 +421,10 @@ INLINE void score(const float* query, int d, int size, const float* keys, float*
     for (int b = 0; b < B; ++b) _mm256_store_ps(scores + q * apart + b * LANES, sum[q][b]);
 }
 
-// Let Q queries of one head look at all places and round what they see for the next product.
+// Let Q queries of one head look at places and round what they see for the next product: the first sees `seen` of them,
+// each of the others `more` than the one before. What is not seen weighs nothing, so that sums are those of `seen` alone.
 template <int Q>
-void look(const float* query, const Past& past, int head, int size, float* scores, size_t apart,
+void look(const float* query, const Past& past, int seen, int more, int head, int size, float* scores, size_t apart,
           const Rounding& rounding, uint8_t* out) {
   const int d = past.d, first = head * size, blocks = (past.places + LANES - 1) / LANES;
   const float* keys = past.keys.get() + size_t(first) * LANES;
@@ -425,7 +437,8 @@ void look(const float* query, const Past& past, int head, int size, float* score
   float inverse[Q];
   for (int q = 0; q < Q; ++q) {
     float* own = scores + q * apart;
-    for (int place = past.places; place < blocks * LANES; ++place) own[place] = -std::numeric_limits<float>::infinity();
+    const int end = seen + q * more;
+    for (int place = end; place < blocks * LANES; ++place) own[place] = -std::numeric_limits<float>::infinity();
     __m256 most = _mm256_load_ps(own), sum = _mm256_setzero_ps();
     for (int i = 1; i < blocks; ++i) most = _mm256_max_ps(most, _mm256_load_ps(own + i * LANES));
     most = _mm256_set1_ps(max_of(most));
@@ -435,38 +448,46 @@ void look(const float* query, const Past& past, int head, int size, float* score
       sum = _mm256_add_ps(sum, weight);
     }
     inverse[q] = 1 / sum_of(sum);
+    if (more) std::fill(own + end, own + past.places, 0.f);
   }
   for (int e = 0; e < size; e += CHUNK) {
-    __m256 seen[Q][2];
+    __m256 found[Q][2];
 #pragma GCC unroll 4
-    for (int q = 0; q < Q; ++q) seen[q][0] = seen[q][1] = _mm256_setzero_ps();
+    for (int q = 0; q < Q; ++q) found[q][0] = found[q][1] = _mm256_setzero_ps();
     const float* value = past.values.get() + first + e;
     for (int place = 0; place < past.places; ++place, value += past.apart()) {
       const __m256 a = _mm256_load_ps(value), b = _mm256_load_ps(value + LANES);
 #pragma GCC unroll 4
       for (int q = 0; q < Q; ++q) {
         const __m256 weight = _mm256_broadcast_ss(scores + q * apart + place);
-        seen[q][0] = _mm256_fmadd_ps(weight, a, seen[q][0]);
-        seen[q][1] = _mm256_fmadd_ps(weight, b, seen[q][1]);
+        found[q][0] = _mm256_fmadd_ps(weight, a, found[q][0]);
+        found[q][1] = _mm256_fmadd_ps(weight, b, found[q][1]);
       }
     }
 #pragma GCC unroll 4
     for (int q = 0; q < Q; ++q) {
       const __m256 by = _mm256_set1_ps(inverse[q]);
-      rounding.put(out + q * rounding.bytes(d), first + e, _mm256_mul_ps(seen[q][0], by), _mm256_mul_ps(seen[q][1], by));
+      rounding.put(out + q * rounding.bytes(d), first + e, _mm256_mul_ps(found[q][0], by), _mm256_mul_ps(found[q][1], by));
     }
   }
 }
 
-void attend(const float* queries, int n, const Past& past, int heads, float* scores, const Rounding& rounding,
-            uint8_t* out) {
-  const int size = past.d / heads;
+// Let n queries look at a past: at all of it, or each, in its turn, at one place more than the one before and the last at
+// all (`causal`).
+void attend(const float* queries, int n, const Past& past, bool causal, int heads, float* scores,
+            const Rounding& rounding, uint8_t* out) {
+  const int size = past.d / heads, more = causal, first = past.places - more * (n - 1);
   const size_t apart = size_t(past.places + LANES - 1) / LANES * LANES, row = rounding.bytes(past.d);
   for (int head = 0; head < heads; ++head) {
     int q = 0;
-    for (; q + 4 <= n; q += 4) look<4>(queries + q * past.d, past, head, size, scores, apart, rounding, out + q * row);
-    if (q + 2 <= n) look<2>(queries + q * past.d, past, head, size, scores, apart, rounding, out + q * row), q += 2;
-    if (q < n) look<1>(queries + q * past.d, past, head, size, scores, apart, rounding, out + q * row);
+    const auto next = [&](auto count) FLAT {
+      constexpr int Q = decltype(count)::value;
+      look<Q>(queries + q * past.d, past, first + q * more, more, head, size, scores, apart, rounding, out + q * row);
+      q += Q;
+    };
+    while (q + 4 <= n) next(std::integral_constant<int, 4>());
+    if (q + 2 <= n) next(std::integral_constant<int, 2>());
+    if (q < n) next(std::integral_constant<int, 1>());
   }
 }
 
@@ -595,13 +616,16 @@ struct Model {
 
 // ---- one sentence ---------------------------------------------------------------------------------------------------
 
+// Keys and values of a sentence for every decoder layer: of its source, or of what has been written.
+using Pasts = std::vector<Past>;
+
 // What a thread needs to write sentences; it grows with the longest.
 struct Work {
   const Model& model;
   const int d, heads;
   const float query_scale;
   Past source;             // of the encoder's layer at work
-  std::vector<Past> memory, written;
+  Pasts memory, written;   // of a sentence that is written in one go
   Buffer<float> x, queries, scores;
   Buffer<uint8_t> rows, hidden_rows;
   Product list;            // the part of the vocabulary that a list names
@@ -611,14 +635,11 @@ struct Work {
       : model(of), d(of.sizes.d), heads(of.sizes.heads), query_scale(1 / std::sqrt(float(d / heads))),
         memory(of.decoder.size()), written(of.decoder.size()) {}
 
-  void make_room(int n_source, int n_segments, int n_written) {
-    const size_t n = std::max(n_source, n_segments), places = std::max(n_source, n_written) + LANES;
-    x.need(n * d), queries.need(n * d), scores.need(4 * places);
+  // Have room for n rows that look at so many places.
+  void make_room(size_t n, size_t places) {
+    x.need(n * d), queries.need(n * d), scores.need(4 * (places + LANES));
     rows.need(2 * n * d), hidden_rows.need(2 * n * std::max(d, model.sizes.hidden));
-    source.room(d, n_source);
-    for (auto& past : memory) past.room(d, n_source);
-    for (auto& past : written) past.room(d, n_written);
-    best.resize(std::max(best.size(), size_t(n_segments)));
+    best.resize(std::max(best.size(), n));
   }
 
   INLINE void embed(int row, int token, const float* position, const float* segment) {
@@ -633,7 +654,7 @@ struct Work {
     }
   }
 
-  void self_attention(const Layer& layer, int n, Past& past) {
+  void self_attention(const Layer& layer, int n, Past& past, bool causal) {
     layer.attention_norm.round(x.get(), n, d, layer.qkv.rounding, rows.get());
     const int first = past.places;
     layer.qkv.multiply(rows.get(), n, [&](int row, int column, __m256 a, __m256 b) FLAT {
@@ -642,7 +663,7 @@ struct Work {
       else past.value(first + row, column - 2 * d, a, b);
     });
     past.places += n;
-    attend(queries.get(), n, past, heads, scores.get(), layer.output.rounding, rows.get());
+    attend(queries.get(), n, past, causal, heads, scores.get(), layer.output.rounding, rows.get());
     add(layer.output, rows.get(), n);
   }
 
@@ -651,7 +672,7 @@ struct Work {
     layer.cross_query.multiply(rows.get(), n, [&](int row, int column, __m256 a, __m256 b) FLAT {
       query(row, column, a, b);
     });
-    attend(queries.get(), n, past, heads, scores.get(), layer.cross_output.rounding, rows.get());
+    attend(queries.get(), n, past, false, heads, scores.get(), layer.cross_output.rounding, rows.get());
     add(layer.cross_output, rows.get(), n);
   }
 
@@ -680,42 +701,53 @@ struct Work {
     });
   }
 
-  void encode(const int32_t* tokens, int n, const float* positions) {
+  void encode(const int32_t* tokens, int n, const float* positions, Pasts& into) {
+    make_room(n, n);
+    source.room(d, n);
+    for (auto& past : into) past.room(d, n);
     for (int row = 0; row < n; ++row) embed(row, tokens[row], positions + size_t(row) * d, nullptr);
     for (const Layer& layer : model.encoder) {
       source.places = 0;
-      self_attention(layer, n, source);
+      self_attention(layer, n, source, false);
       feed_forward(layer, n);
     }
     model.encoder_norm.round(x.get(), n, d, model.memory.rounding, rows.get());
     model.memory.multiply(rows.get(), n, [&](int row, int column, __m256 a, __m256 b) FLAT {
-      const Past& past = memory[column / (2 * d)];
+      const Past& past = into[column / (2 * d)];
       const int own = column % (2 * d);
       if (own < d) past.key(row, own, a, b);
       else past.value(row, own - d, a, b);
     });
-    for (auto& past : memory) past.places = n;
+    for (auto& past : into) past.places = n;
   }
 
-  // Take a step with n rows; chosen columns of the output matrix come out.
-  void step(const int32_t* tokens, const int32_t* segments, int n, const float* position, const Product& output,
-            const float* bias, int32_t* chosen, float* log_probs) {
+  // Let n rows through the decoder, and round them for the output matrix. All have one position and see each other
+  // (`causal` false), or follow one another and see those before them.
+  void decode(const Pasts& from, Pasts& so_far, const int32_t* tokens, const int32_t* segments, int n,
+              const float* position, bool causal) {
+    const int places = so_far[0].places + n;
+    make_room(n, std::max(places, from[0].places));
     for (int row = 0; row < n; ++row)
-      embed(row, tokens[row], position, model.segment_embedding + size_t(segments[row]) * d);
+      embed(row, tokens[row], position + size_t(causal) * row * d, model.segment_embedding + size_t(segments[row]) * d);
     for (size_t i = 0; i < model.decoder.size(); ++i) {
-      self_attention(model.decoder[i], n, written[i]);
-      cross_attention(model.decoder[i], n, memory[i]);
+      so_far[i].room(d, places);
+      self_attention(model.decoder[i], n, so_far[i], causal);
+      cross_attention(model.decoder[i], n, from[i]);
       feed_forward(model.decoder[i], n);
     }
-    model.decoder_norm.round(x.get(), n, d, output.rounding, rows.get());
+    model.decoder_norm.round(x.get(), n, d, model.vocabulary.rounding, rows.get());
+  }
+
+  // Choose the best column of the output matrix for each of n rows.
+  void choose(const Product& output, const float* bias, int n, int32_t* chosen, float* log_probs) {
     for (int row = 0; row < n; ++row) best[row].reset();
-    if (log_probs) choose<true>(output, bias, n);
-    else choose<false>(output, bias, n);
+    if (log_probs) find_best<true>(output, bias, n);
+    else find_best<false>(output, bias, n);
     for (int row = 0; row < n; ++row) chosen[row] = best[row].best(log_probs ? log_probs + row : nullptr);
   }
 
   template <bool SCORED>
-  void choose(const Product& output, const float* bias, int n) {
+  void find_best(const Product& output, const float* bias, int n) {
     output.multiply(rows.get(), n, bias, [&](int row, int column, __m256 a, __m256 b) FLAT {
       best[row].see<SCORED>(0, column, a);
       best[row].see<SCORED>(1, column + LANES, b);
@@ -765,10 +797,27 @@ void* rs_work(const void* model) try {
 
 void rs_work_free(void* work) { delete static_cast<Work*>(work); }
 
+// Keys and values that outlive a call.
+void* rs_pasts(const void* model) try {
+  return new Pasts(static_cast<const Model*>(model)->decoder.size());
+} catch (const std::exception&) {
+  return nullptr;
+}
+
+void rs_pasts_free(void* pasts) { delete static_cast<Pasts*>(pasts); }
+
+int rs_pasts_copy(void* to, const void* from) try {
+  for (size_t i = 0; i < static_cast<Pasts*>(to)->size(); ++i)
+    (*static_cast<Pasts*>(to))[i].copy((*static_cast<const Pasts*>(from))[i]);
+  return 0;
+} catch (const std::exception&) {
+  return -1;
+}
+
 // Do nothing but the products of n rows: 0 those of the encoder, 1 of the decoder's layers in a step, 2 the vocabulary.
 void rs_products(void* work, int part, int n) {
   Work& w = *static_cast<Work*>(work);
-  w.make_room(n, n, n);
+  w.make_room(n, n);
   const auto run = [&](const Product& product) {
     product.multiply(w.hidden_rows.get(), n, [&](int row, int column, __m256 a, __m256 b) FLAT {
       w.best[row].see<false>(0, column, a), w.best[row].see<false>(1, column, b);
@@ -783,25 +832,53 @@ void rs_products(void* work, int part, int n) {
   if (part == 2) run(w.model.vocabulary);
 }
 
-// Write segment k in at most steps[k] steps. `bias` (V) is added to logits; `pieces` (n_pieces) may be null: all of them.
-// `chosen` (T, K) gets what each segment got in each step, PAD after its end; `log_probs` (T, K) may be null.
-// Returns the number of steps, or -1 if there is no memory.
-int rs_write(void* work, const int32_t* source, int n_source, const int32_t* steps, int k, const float* positions,
-             const float* bias, const int32_t* pieces, int n_pieces, int32_t* chosen, float* log_probs) try {
+// Read a source; `memory` gets its keys and values. Returns -1 if there is no memory, as do the others.
+int rs_encode(void* work, void* memory, const int32_t* source, int n, const float* positions) try {
+  static_cast<Work*>(work)->encode(source, n, positions, *static_cast<Pasts*>(memory));
+  return 0;
+} catch (const std::exception&) {
+  return -1;
+}
+
+// Append n rows after the first `kept` ones, which stand at `position` side by side or, if `causal`, one after the other.
+// `bias` (V) is added to logits. `chosen` (n) gets the best piece of each row; `log_probs` (n) and `logits` (n, V) may
+// be null.
+int rs_rows(void* work, const void* memory, void* written, int kept, const int32_t* tokens, const int32_t* segments, int n,
+            const float* position, int causal, const float* bias, int32_t* chosen, float* log_probs, float* logits) try {
   Work& w = *static_cast<Work*>(work);
-  int n_written = 0;
-  for (int segment = 0; segment < k; ++segment) n_written += steps[segment];
-  w.make_room(n_source, k, n_written);
-  w.encode(source, n_source, positions);
+  Pasts& so_far = *static_cast<Pasts*>(written);
+  for (auto& past : so_far) past.places = kept;
+  w.decode(*static_cast<const Pasts*>(memory), so_far, tokens, segments, n, position, causal);
+  w.choose(w.model.vocabulary, bias, n, chosen, log_probs);
+  if (logits)
+    w.model.vocabulary.multiply(w.rows.get(), n, bias, [&](int row, int column, __m256 a, __m256 b) FLAT {
+      float* to = logits + size_t(row) * w.model.sizes.places + column;
+      _mm256_storeu_ps(to, a), _mm256_storeu_ps(to + LANES, b);
+    });
+  return 0;
+} catch (const std::exception&) {
+  return -1;
+}
+
+// Write segment k in at most steps[k] steps. `memory` may be null: the source is read first. `bias` (V) is added to
+// logits; `pieces` (n_pieces) may be null: all of them. `chosen` (T, K) gets what each segment got in each step, PAD
+// after its end; `log_probs` (T, K) may be null. Returns the number of steps.
+int rs_write(void* work, const void* memory, const int32_t* source, int n_source, const int32_t* steps, int k,
+             const float* positions, const float* bias, const int32_t* pieces, int n_pieces, int32_t* chosen,
+             float* log_probs) try {
+  Work& w = *static_cast<Work*>(work);
+  if (!memory) w.encode(source, n_source, positions, w.memory);
+  const Pasts& from = memory ? *static_cast<const Pasts*>(memory) : w.memory;
   const Product& output = pieces ? w.cut(pieces, n_pieces, bias) : w.model.vocabulary;
   if (pieces) bias = output.bias.get();
+  for (auto& past : w.written) past.places = 0;
   std::vector<int32_t> tokens(k, BOS), segments(k), found(k);
   std::vector<float> scores(k);
   for (int segment = 0; segment < k; ++segment) segments[segment] = segment;
   int n = k, step = 0;
   for (; n; ++step, chosen += k) {
-    w.step(tokens.data(), segments.data(), n, positions + size_t(step) * w.d, output, bias, found.data(),
-           log_probs ? scores.data() : nullptr);
+    w.decode(from, w.written, tokens.data(), segments.data(), n, positions + size_t(step) * w.d, false);
+    w.choose(output, bias, n, found.data(), log_probs ? scores.data() : nullptr);
     std::fill(chosen, chosen + k, PAD);
     int open = 0;
     for (int row = 0; row < n; ++row) {

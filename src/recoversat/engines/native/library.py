@@ -3,6 +3,7 @@
 import ctypes
 import hashlib
 import os
+import platform
 import shutil
 import subprocess
 from functools import cache
@@ -13,7 +14,6 @@ from recoversat.errors import UserError
 from recoversat.files.storage import atomic_file
 
 SOURCE = Path(__file__).with_name("native.cpp")
-FOLDER = SOURCE.parent  # where the library is put
 # how products are computed: the fastest exact way that runs comes first
 KITS = ("avx512-vnni", "avx-vnni", "avx2", "avx2-seven", "plain")
 _OPTIONS = ("-std=c++17", "-O3", "-mavx2", "-mfma", "-ffp-contract=off", "-shared", "-fPIC")
@@ -24,10 +24,18 @@ _FUNCTIONS: dict[str, tuple[Any, list[Any]]] = {
     "rs_model_free": (None, [_POINTER]),
     "rs_work": (_POINTER, [_POINTER]),
     "rs_work_free": (None, [_POINTER]),
+    "rs_pasts": (_POINTER, [_POINTER]),
+    "rs_pasts_free": (None, [_POINTER]),
+    "rs_pasts_copy": (_INT, [_POINTER, _POINTER]),
     "rs_products": (None, [_POINTER, _INT, _INT]),
+    "rs_encode": (_INT, [_POINTER, _POINTER, _POINTER, _INT, _POINTER]),
+    "rs_rows": (
+        _INT,
+        [_POINTER] * 3 + [_INT] + [_POINTER] * 2 + [_INT, _POINTER, _INT] + [_POINTER] * 4,
+    ),
     "rs_write": (
         _INT,
-        [_POINTER, _POINTER, _INT, _POINTER, _INT, _POINTER, _POINTER, _POINTER, _INT, _POINTER, _POINTER],
+        [_POINTER] * 3 + [_INT, _POINTER, _INT] + [_POINTER] * 3 + [_INT] + [_POINTER] * 2,
     ),
 }
 
@@ -35,18 +43,14 @@ _FUNCTIONS: dict[str, tuple[Any, list[Any]]] = {
 def library_path() -> Path:
     """Return where the library is put; its name holds what it was made of, so that no other is opened."""
     made_of = SOURCE.read_bytes() + " ".join(_OPTIONS).encode()
-    return FOLDER / f"native-{hashlib.sha256(made_of).hexdigest()[:12]}.so"
-
-
-def compiler() -> str | None:
-    """Return the C++ compiler of this machine: $CXX, g++ or clang++."""
-    names = (os.environ.get("CXX"), "g++", "clang++")
-    return next((path for name in names if name and (path := shutil.which(name))), None)
+    return SOURCE.with_name(f"native-{hashlib.sha256(made_of).hexdigest()[:12]}.so")
 
 
 def build() -> Path:
     """Compile the engine; nothing is fetched."""
-    path, found = library_path(), compiler()
+    path, found = library_path(), _compiler()
+    if platform.machine() not in ("x86_64", "AMD64"):
+        raise UserError(f"the native engine is for x86-64 processors, this one is {platform.machine()}; leave it out")
     if not found:
         raise UserError("no C++ compiler here (g++ or clang++, or name one in CXX)")
     try:
@@ -63,11 +67,17 @@ def build() -> Path:
     return path
 
 
+def _compiler() -> str | None:
+    """Return the C++ compiler of this machine: $CXX, g++ or clang++."""
+    names = (os.environ.get("CXX"), "g++", "clang++")
+    return next((path for name in names if name and (path := shutil.which(name))), None)
+
+
 def library() -> Any:
     """Open what was built."""
     path = library_path()
     if not path.is_file():
-        raise UserError("the native engine has not been built for this version: call build()")
+        raise UserError("compute type int8_native: the native engine is not built here; run 'recoversat build' once")
     return _opened(path)
 
 

@@ -1,0 +1,226 @@
+"""The engine in C++ writes what the ONNX engine writes, and the same words whichever way it is asked."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from recoversat.config import ModelConfig
+from recoversat.decoding.segmentwise import Decoded
+from recoversat.engines.engine import Options, StepEngine
+from recoversat.engines.loading import EngineOptions, load_engine
+from recoversat.engines.native import library
+from recoversat.engines.native.engine import NativeEngine
+from recoversat.engines.onnx.engine import OnnxEngine
+from recoversat.engines.onnx.shortlist import TABLE, Shortlist
+from recoversat.errors import UserError
+from recoversat.export.onnx import export_model
+from recoversat.inference.exact import decode_exactly
+from recoversat.measuring.speed.untrained import made_up_ranges
+from recoversat.vocab import BOS, DEL, EOS, N_SPECIAL, NEVER_EMITTED
+from tests.parity.test_onnx import lively_model, sources_of
+
+CONFIG = ModelConfig(
+    d_model=64, d_hidden=96, n_heads=4, encoder_layers=2, decoder_layers=3, vocab_size=301, max_segments=8
+)
+SOURCES = sources_of([1, 3, 7, 8, 9, 17, 30, 64])
+ALL = Options(extra_steps=12)
+
+
+@pytest.fixture(scope="module")
+def built() -> bool:
+    if not library.library_path().is_file():
+        library.build()
+    if "avx2" not in library.kits():
+        pytest.skip("the native engine needs AVX2")
+    return True
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    weights = {name: value.numpy() for name, value in lively_model(CONFIG, seed=1).state_dict().items()}
+    [made] = export_model(weights, CONFIG, tmp_path_factory.mktemp("onnx"), ("int8",), made_up_ranges(weights))
+    return made
+
+
+@pytest.fixture(scope="module")
+def engine(built: bool, folder: Path) -> NativeEngine:
+    return NativeEngine(folder, CONFIG)
+
+
+def decode(engine: NativeEngine | OnnxEngine, k: int, options: Options = ALL) -> list[Decoded]:
+    return engine.decode(SOURCES, np.full(len(SOURCES), k), options)
+
+
+def same(ours: list[Decoded], others: list[Decoded]) -> None:
+    assert [one.segments for one in ours] == [one.segments for one in others]
+    for one, other in zip(ours, others, strict=True):
+        for mine, theirs in zip(one.log_probs, other.log_probs, strict=True):
+            assert mine == pytest.approx(theirs, abs=1e-5)
+
+
+@pytest.mark.parametrize("k", [1, 2, 5, 8])
+def test_it_writes_what_the_onnx_engine_writes(engine: NativeEngine, folder: Path, k: int) -> None:
+    onnx = OnnxEngine(folder, CONFIG)
+    for ours, theirs in zip(decode(engine, k), decode(onnx, k), strict=True):
+        pairs = [(one, other) for one, other in zip(ours.segments, theirs.segments, strict=True) if one and other]
+        # one step at least, before a sum that was added up in another order may have tipped a scale
+        assert [one[0] for one, _ in pairs] == [other[0] for _, other in pairs]
+        first = [values[0] for values in ours.log_probs], [values[0] for values in theirs.log_probs]
+        assert first[0] == pytest.approx(first[1], abs=0.05)
+    alike = [one.segments == other.segments for one, other in zip(decode(engine, k), decode(onnx, k), strict=True)]
+    assert sum(alike) >= len(alike) - 2
+
+
+@pytest.mark.parametrize("k", [1, 2, 5, 8])
+def test_step_by_step_comes_out_what_one_call_writes(engine: NativeEngine, k: int) -> None:
+    whole, stepwise = decode(engine, k), decode(engine, k, replace(ALL, top_tokens=3))
+    same(whole, stepwise)
+    for one in stepwise:
+        for tokens, tops in zip(one.segments, one.top_tokens, strict=True):
+            assert [top[0][0] for top in tops] == tokens
+            assert all(len(top) == 3 and top[0][1] >= top[1][1] >= top[2][1] for top in tops)
+    unscored = decode(engine, k, replace(ALL, scores=False))
+    assert [one.segments for one in unscored] == [one.segments for one in whole]
+    assert len({len(segment) for one in whole for segment in one.segments}) > 2  # they do end
+
+
+def test_neither_neighbours_nor_threads_nor_memory_change_a_word(engine: NativeEngine, folder: Path) -> None:
+    together = decode(engine, 5)
+    same(together, [engine.decode([source], np.array([5]), ALL)[0] for source in SOURCES])
+    same(together, decode(NativeEngine(folder, CONFIG, threads=3), 5))
+    same(together, engine.decode(engine.encode(SOURCES), np.full(len(SOURCES), 5), ALL))
+    same(decode(engine, 5, replace(ALL, top_tokens=1)), together)
+
+
+def test_all_kits_that_are_exact_write_the_same(engine: NativeEngine, folder: Path) -> None:
+    for kit in library.kits():
+        if kit != "avx2-seven":
+            same(decode(NativeEngine(folder, CONFIG, kit=kit), 5), decode(engine, 5))
+
+
+def test_verified_drafts_are_the_words_of_one_segment(engine: NativeEngine) -> None:
+    ones = np.ones(len(SOURCES), dtype=np.int64)
+    limits = ALL.most_steps(SOURCES, ones)
+    greedy = engine.decode(SOURCES, ones, replace(ALL, limits=limits))
+    exact = decode_exactly(engine, SOURCES, np.full(len(SOURCES), 5), replace(ALL, limits=limits))
+    same(exact, greedy)
+    for source, one in zip(SOURCES, greedy, strict=True):  # a right draft of any length, in passes of any size
+        tokens = [BOS, *one.segments[0][:-1]]
+        for cut in (1, 4, 5, len(tokens)):
+            verifier = engine.verifier(source, 100)
+            parts = [tokens[at : at + cut] for at in range(0, len(tokens), cut)]
+            found = [verifier.verify(part, True) for part in parts]
+            assert np.concatenate([chosen for chosen, _ in found]).tolist() == one.segments[0]
+            assert np.concatenate([values for _, values in found]).tolist() == pytest.approx(one.log_probs[0], abs=1e-5)
+
+
+def test_forgotten_rows_leave_nothing_behind(engine: NativeEngine) -> None:
+    verifier, fresh = engine.verifier(SOURCES[5], 100), engine.verifier(SOURCES[5], 100)
+    verifier.verify([BOS, 7, 8, 9, 10, 11], True)
+    verifier.forget(2)
+    fresh.verify([BOS, 7], True)
+    ours, theirs = verifier.compare([12, 13, 14]), fresh.compare([12, 13, 14])
+    assert all((one == other).all() for one, other in zip(ours, theirs, strict=True))
+    best, likely, given = ours
+    assert len(best) == len(likely) == 3
+    assert len(given) == 2
+    assert (given <= likely[:2]).all()
+
+
+def test_scores_are_those_of_decoding_and_searching(engine: NativeEngine, folder: Path) -> None:
+    for one, best, source in zip(decode(engine, 1), engine.search(SOURCES, 4, ALL), SOURCES, strict=True):
+        for written in (one, best):
+            tokens = [token for token in written.segments[0] if token != EOS]
+            [again] = engine.score([(source, tokens)])
+            assert again.log_probs[0][: len(written.log_probs[0])] == pytest.approx(written.log_probs[0], abs=1e-4)
+            same([again], StepEngine.score(engine, [(source, tokens)]))
+    onnx, pairs = OnnxEngine(folder, CONFIG), [(SOURCES[6], [20, 21, 22]), (SOURCES[1], [5])]
+    for k in (1, 2):
+        for ours, theirs in zip(engine.score(pairs, k), onnx.score(pairs, k), strict=True):
+            assert ours.segments == theirs.segments
+            assert np.concatenate(ours.log_probs).tolist() == pytest.approx(np.concatenate(theirs.log_probs), abs=0.2)
+    for mine, their in zip(engine.deletions(pairs), onnx.deletions(pairs), strict=True):
+        assert mine == pytest.approx(their, abs=0.05)
+
+
+def test_a_beam_finds_what_is_at_least_as_likely(engine: NativeEngine) -> None:
+    ones = engine.search(SOURCES, 1, replace(ALL, length_penalty=0.0))
+    assert [one.segments for one in ones] == [one.segments for one in decode(engine, 1)]
+    fours = engine.search(SOURCES, 4, replace(ALL, length_penalty=0.0))
+    better = [sum(four.log_probs[0]) >= sum(one.log_probs[0]) - 1e-4 for one, four in zip(ones, fours, strict=True)]
+    assert sum(better) >= len(better) - 1
+
+
+def test_what_is_forced_is_written(engine: NativeEngine) -> None:
+    forced = [{(1, 0): 40, (1, 1): 41} for _ in SOURCES]
+    for one in decode(engine, 3, replace(ALL, forced=forced)):
+        assert one.segments[1][:2] == [40, 41]
+    begins = np.zeros(CONFIG.vocab_size, dtype=np.bool_)
+    begins[[50, 51, EOS]] = True
+    for one in decode(engine, 3, replace(ALL, begins=begins)):
+        assert {segment[0] for segment in one.segments} <= {50, 51, EOS}
+    for one in decode(engine, 3):
+        assert not set(NEVER_EMITTED) & {token for segment in one.segments for token in segment}
+    [[first, *_]] = engine.score([(SOURCES[2], [DEL])])[0].log_probs
+    assert first == -np.inf  # one segment has nothing to delete
+
+
+@pytest.mark.usefixtures("built")
+def test_a_list_is_all_there_is(folder: Path, tmp_path: Path) -> None:
+    (tmp_path / "onnx").mkdir()
+    (tmp_path / "onnx" / "int8").symlink_to(folder)
+    common = np.zeros((1, CONFIG.vocab_size), dtype=np.bool_)
+    common[0, [EOS, DEL, *range(N_SPECIAL, 60)]] = True
+    Shortlist(np.full((CONFIG.vocab_size, 1), 70), np.array([], dtype=np.int64), common).save(tmp_path / "onnx" / TABLE)
+    listed = NativeEngine(tmp_path / "onnx" / "int8", CONFIG)
+    unverified = replace(ALL, verified=False)
+    found = decode(listed, 4, unverified)
+    for source, one in zip(SOURCES, found, strict=True):
+        assert {token for segment in one.segments for token in segment} <= {
+            EOS,
+            DEL,
+            *range(N_SPECIAL, 60),
+            70,
+            *source,
+        }
+    same(found, decode(listed, 4, replace(unverified, top_tokens=1)))
+    plain = NativeEngine(folder, CONFIG)
+    same(decode(listed, 4), decode(plain, 4))
+    assert [one.segments for one in found] != [one.segments for one in decode(plain, 4)]
+
+
+def test_segments_live_as_long_as_they_are_told(engine: NativeEngine) -> None:
+    lives = np.array([3, 1, 2])
+    for one in decode(engine, 3, replace(ALL, lives=lives)):
+        assert [len(segment) for segment in one.segments] == [3, 1, 2]
+        assert all(segment[-1] == EOS for segment in one.segments)
+
+
+def test_what_it_cannot_do_is_said(
+    engine: NativeEngine, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert engine.description["engine"].startswith("native ")
+    (tmp_path / "onnx").symlink_to(folder.parent)
+    options = EngineOptions("cpu", "int8_native", 1)
+    assert load_engine(tmp_path, CONFIG, options).description == engine.description
+    with pytest.raises(UserError, match="int8_native cannot bound memory; use int8"):
+        load_engine(tmp_path, CONFIG, replace(options, max_memory=1 << 30))
+    with pytest.raises(UserError, match="int8_native cannot run a 'nat' model; use int8"):
+        load_engine(tmp_path, CONFIG.model_copy(update={"kind": "nat"}), options)
+    with pytest.raises(UserError, match="d_model and d_hidden in 32s"):
+        NativeEngine(folder, CONFIG.model_copy(update={"n_heads": 16}))
+    monkeypatch.setenv("CXX", "no-such-compiler")
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(UserError, match=r"no C\+\+ compiler here"):
+        library.build()
+    monkeypatch.setattr(library, "SOURCE", tmp_path / "native.cpp")
+    (tmp_path / "native.cpp").write_text("int broken(")
+    with pytest.raises(UserError, match="run 'recoversat build' once"):
+        NativeEngine(folder, CONFIG)
+    monkeypatch.undo()
+    monkeypatch.setattr(library, "SOURCE", tmp_path / "native.cpp")
+    with pytest.raises(UserError, match=r"cannot build the native engine: .*native\.cpp"):
+        library.build()
+    assert not list(tmp_path.glob("*.so"))
