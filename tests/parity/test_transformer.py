@@ -8,7 +8,7 @@ from torch import nn
 from recoversat.config import ModelConfig, TrainConfig
 from recoversat.data.batching import Batches
 from recoversat.data.corpus import ParallelSentences, Sentences
-from recoversat.engines.onnx.stepper import sinusoids as onnx_sinusoids
+from recoversat.engines.positions import sinusoids as onnx_sinusoids
 from recoversat.model.attention import sinusoids
 from recoversat.model.transformer import Transformer
 from recoversat.segments import rows

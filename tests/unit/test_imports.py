@@ -19,6 +19,7 @@ FORBIDDEN = {
     "training.": ["recoversat.decoding", "recoversat.measuring", "recoversat.serve", "recoversat.translator"],
     "translator": ["recoversat.training"],
     "engines.onnx.": ["torch", "recoversat.training"],
+    "engines.native.": ["torch", "onnxruntime", "recoversat.training"],
     "text.": ["torch", "recoversat.training", "recoversat.model."],
     "serve.": ["torch", "recoversat.training"],
     "measuring.reports.": [

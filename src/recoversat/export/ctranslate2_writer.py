@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from recoversat.config import Config, ModelConfig
-from recoversat.engines.onnx.stepper import sinusoids
+from recoversat.engines.positions import sinusoids
 from recoversat.errors import UserError
 from recoversat.vocab import BOS, DEL, EOS, NEVER_EMITTED, UNK
 

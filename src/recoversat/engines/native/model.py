@@ -18,7 +18,7 @@ from recoversat.decoding.segmentwise import Decoded
 from recoversat.decoding.stepping import Floats, Ints
 from recoversat.engines.native.library import KITS, kits, library
 from recoversat.engines.native.weights import arrays_of
-from recoversat.engines.onnx.stepper import Positions
+from recoversat.engines.positions import Positions
 from recoversat.errors import UserError
 from recoversat.vocab import PAD
 

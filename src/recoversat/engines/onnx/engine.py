@@ -22,8 +22,9 @@ from recoversat.engines.onnx.graphs import Graphs
 from recoversat.engines.onnx.rows import OnnxVerifier, score_rows, takes_masks
 from recoversat.engines.onnx.sentence import SentenceGraph
 from recoversat.engines.onnx.shortlist import Vocabulary
-from recoversat.engines.onnx.stepper import Buffers, OnnxStepper, Positions
+from recoversat.engines.onnx.stepper import Buffers, OnnxStepper
 from recoversat.engines.pairs import Pair, check_pairs, deleting_rows, equal_rows, pair_batches, scored, side_by_side
+from recoversat.engines.positions import Positions
 from recoversat.errors import UserError
 from recoversat.segments import Rows
 from recoversat.vocab import DEL, EOS, NEVER_EMITTED

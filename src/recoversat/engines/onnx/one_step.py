@@ -16,8 +16,8 @@ from recoversat.engines.one_step import OneStepEngine
 from recoversat.engines.onnx.engine import OnnxEngine
 from recoversat.engines.onnx.rows import ManyRows, RowRunner
 from recoversat.engines.onnx.shortlist import Vocabulary
-from recoversat.engines.onnx.stepper import Positions
 from recoversat.engines.pairs import side_by_side
+from recoversat.engines.positions import Positions
 from recoversat.vocab import N_SPECIAL
 
 _ROWS = 512  # that go through the graph at once

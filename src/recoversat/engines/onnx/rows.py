@@ -16,8 +16,9 @@ from numpy.typing import NDArray
 from recoversat.decoding.stepping import FREE, Bools, Floats, Ints
 from recoversat.decoding.verify import AHEAD, ALL
 from recoversat.engines.onnx.shortlist import Vocabulary
-from recoversat.engines.onnx.stepper import Binding, Positions, layer_names
+from recoversat.engines.onnx.stepper import Binding, layer_names
 from recoversat.engines.pairs import side_by_side
+from recoversat.engines.positions import Positions
 from recoversat.segments import Rows, visible
 
 

@@ -11,7 +11,7 @@ import numpy as np
 from recoversat.decoding.segmentwise import Decoded
 from recoversat.decoding.stepping import Floats, Ints
 from recoversat.engines.onnx.shortlist import Vocabulary, note_scores
-from recoversat.engines.onnx.stepper import Positions
+from recoversat.engines.positions import Positions
 from recoversat.vocab import BOS, PAD
 
 SENTENCE = "sentence.onnx"

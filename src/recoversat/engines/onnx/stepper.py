@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from recoversat.decoding.stepping import FREE, Bools, Choice, Floats, Ints
 from recoversat.engines.onnx.shortlist import Vocabulary
+from recoversat.engines.positions import Positions
 from recoversat.vocab import PAD
 
 
@@ -24,7 +25,7 @@ class OnnxStepper:
 
     def __init__(
         self, session: Any, memory: Floats, memory_lengths: NDArray[np.int32],
-        positions: "Positions", vocabulary: Vocabulary, room: int, buffers: "Buffers", begin: Vocabulary | None = None,
+        positions: Positions, vocabulary: Vocabulary, room: int, buffers: "Buffers", begin: Vocabulary | None = None,
     ) -> None:  # fmt: skip
         """Take the source's keys and values (2L, B, H, S, E); `room` is how many rows most sentences need.
 
@@ -264,36 +265,6 @@ def _values(arrays: dict[str, NDArray[Any]]) -> Values:
     for name, array in arrays.items():
         assert array.flags.c_contiguous, name  # else ONNX Runtime would work on a copy
     return {name: onnxruntime.OrtValue.ortvalue_from_numpy(array) for name, array in arrays.items()}
-
-
-class Positions:
-    """The positional encoding of as many positions as were asked for."""
-
-    def __init__(self, d_model: int) -> None:
-        self.d_model = d_model
-        self._table = sinusoids(256, d_model)
-
-    def first(self, length: int) -> Floats:
-        """Return positions 0 to length - 1, (length, D)."""
-        table = self._table  # another thread may put a shorter one in its place
-        if length > len(table):
-            table = self._table = sinusoids(2 * length, self.d_model)
-        return table[:length]
-
-    def at(self, position: int) -> Floats:
-        """Return one position, (D,)."""
-        table = self._table
-        return table[position] if position < len(table) else self.first(position + 1)[position]
-
-
-def sinusoids(length: int, d_model: int) -> Floats:
-    """Return the paper's positional encoding (Appendix A): sines at even, cosines at odd places.
-
-    >>> sinusoids(2, 2).round(2).tolist()
-    [[0.0, 1.0], [0.8399999737739563, 0.5400000214576721]]
-    """
-    angles = np.arange(length)[:, None] * 10_000.0 ** (-np.arange(0, d_model, 2) / d_model)
-    return np.stack([np.sin(angles), np.cos(angles)], axis=-1).reshape(length, d_model).astype(np.float32)
 
 
 @cache

@@ -20,7 +20,8 @@ from recoversat.engines.engine import Options, StepEngine
 from recoversat.engines.onnx import engine as onnx_engine
 from recoversat.engines.onnx import graphs
 from recoversat.engines.onnx.engine import OnnxEngine
-from recoversat.engines.onnx.stepper import Binding, Buffers, OnnxStepper, sinusoids
+from recoversat.engines.onnx.stepper import Binding, Buffers, OnnxStepper
+from recoversat.engines.positions import sinusoids
 from recoversat.errors import UserError
 from recoversat.export.onnx import export_model
 from recoversat.inference.best_of import BestOf
