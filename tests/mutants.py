@@ -567,6 +567,18 @@ FAULTS = [
           ("engines/cuda/causal.py", "= *target, EOS", "= BOS, *target")),
     fault("a list begins with anything", "unit/engines/onnx/test_shortlist.py",
           ("engines/onnx/shortlist.py", "bias[:, : len(self.pieces)][:, ~allowed[self.pieces]] = -np.inf", "pass")),
+    fault("C++: a hypothesis shares what another writes", "unit/engines/native/test_native_engine.py",
+          ("engines/native/engine.py", "if at in places[:n] else", "if False else")),
+    fault("C++: what is forgotten is still seen", "unit/engines/native/test_native_engine.py",
+          ("engines/native/native.cpp", "past.places = kept;", "past.places = past.places;")),
+    fault("C++: rows of a pass stand in one place", "unit/engines/native/test_native_engine.py",
+          ("engines/native/native.cpp", "position + size_t(causal) * row * d", "position")),
+    fault("C++: what is hidden weighs something", "unit/engines/native/test_native_engine.py",
+          ("engines/native/native.cpp", "own + past.places, 0.f)", "own + past.places, 1.f)")),
+    fault("C++: a cache that grows forgets", "unit/engines/native/test_native_engine.py",
+          ("engines/native/native.cpp", "if (used) std::memcpy", "if (!used) std::memcpy")),
+    fault("C++: one segment may delete itself", "unit/engines/native/test_native_engine.py",
+          ("engines/native/engine.py", "self._single_bias[DEL] = -np.inf", "self._single_bias[DEL] = 0")),
 ]
 # fmt: on
 

@@ -18,6 +18,7 @@ from recoversat.inference.repairs.cut_loops import most_repeats
 from recoversat.measuring.quality.metrics import corpus_bleu
 from recoversat.serve.work.catalog import model_sources
 from recoversat.translator import Translator
+from tests.system.conftest import Run
 
 ENGLISH = [
     "The weather is very nice today.",
@@ -59,6 +60,7 @@ ODD = [
 WITHOUT_TORCH = """
 import json, sys
 sys.modules["torch"] = None
+from tests.system.conftest import Run
 from recoversat import Translator
 texts, target = json.load(sys.stdin)
 print(json.dumps([t.text for t in Translator(target=target).translate(texts)]))
@@ -404,3 +406,18 @@ def test_without_repairs_the_built_in_model_repeats_itself() -> None:
     refused = subprocess.run([*command, "--format", "word"], input=text, capture_output=True, text=True)
     known = "lines, text, html, srt, vtt, docx, odt, tmx, po, md"
     assert (refused.returncode, refused.stderr) == (2, f"error: --format word: there are {known}\n")
+
+
+def test_the_engine_in_cpp_translates_with_every_quality(recoversat: Run) -> None:
+    recoversat("build")
+    text = "The house is old, but the garden is beautiful.\nWhere is the station?\nIt costs 12.50 euros.\n"
+    ask = ["translate", "--from", "en", "--to", "de"]
+    native = {
+        quality: recoversat(*ask, "--compute-type", "int8_native", "--quality", quality, stdin=text).stdout
+        for quality in ("fast", "balanced", "best", "exact")
+    }
+    plain = recoversat(*ask, stdin=text).stdout.splitlines()
+    assert sum(one == other for one, other in zip(native["fast"].splitlines(), plain, strict=True)) >= 2
+    one = recoversat(*ask, "--compute-type", "int8_native", "--segments", 1, stdin=text).stdout
+    assert native["exact"] == one
+    assert all(len(said.splitlines()) == 3 and "12,50" in said for said in native.values())
