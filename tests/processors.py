@@ -1,7 +1,10 @@
 """What this processor can do, for tests that need it."""
 
+import platform
+
 import pytest
 
+from recoversat.engines.native.library import compiler
 from recoversat.engines.onnx.graphs import saturates
 from recoversat.files.model_folder import builtin_models
 
@@ -9,3 +12,5 @@ from recoversat.files.model_folder import builtin_models
 needs_vnni = pytest.mark.skipif(
     saturates(builtin_models()[0] / "onnx" / "int8"), reason="int8 products overflow on this processor"
 )
+CAN_BUILD = bool(compiler()) and platform.machine() == "x86_64"
+needs_compiler = pytest.mark.skipif(not CAN_BUILD, reason="the engine in C++ needs a compiler, and x86-64")

@@ -7,6 +7,7 @@ import pytest
 
 from recoversat.export.ctranslate2 import export_ctranslate2
 from recoversat.export.folder import export_folder
+from tests.processors import needs_compiler
 from tests.system.conftest import Run
 from tests.system.tiny_model import write_sentences, write_tiny_model
 
@@ -60,6 +61,7 @@ def test_systems_are_timed_on_a_text(tmp_path: Path, recoversat: Run) -> None:
     assert recoversat("bench", *options, *files, *few, expect=2).stderr.endswith("add --force to replace it\n")
 
 
+@needs_compiler
 def test_untrained_models_are_made_up_and_timed(tmp_path: Path, recoversat: Run) -> None:
     recoversat("build")
     shape = "d_model=32,d_hidden=32,n_heads=2,encoder_layers=1,decoder_layers=1"

@@ -18,6 +18,7 @@ from recoversat.inference.repairs.cut_loops import most_repeats
 from recoversat.measuring.quality.metrics import corpus_bleu
 from recoversat.serve.work.catalog import model_sources
 from recoversat.translator import Translator
+from tests.processors import needs_compiler
 from tests.system.conftest import Run
 
 ENGLISH = [
@@ -408,6 +409,7 @@ def test_without_repairs_the_built_in_model_repeats_itself() -> None:
     assert (refused.returncode, refused.stderr) == (2, f"error: --format word: there are {known}\n")
 
 
+@needs_compiler
 def test_the_engine_in_cpp_translates_with_every_quality(recoversat: Run) -> None:
     recoversat("build")
     text = "The house is old, but the garden is beautiful.\nWhere is the station?\nIt costs 12.50 euros.\n"

@@ -48,7 +48,7 @@ def library_path() -> Path:
 
 def build() -> Path:
     """Compile the engine; nothing is fetched."""
-    path, found = library_path(), _compiler()
+    path, found = library_path(), compiler()
     if platform.machine() not in ("x86_64", "AMD64"):
         raise UserError(f"the native engine is for x86-64 processors, this one is {platform.machine()}; leave it out")
     if not found:
@@ -67,7 +67,7 @@ def build() -> Path:
     return path
 
 
-def _compiler() -> str | None:
+def compiler() -> str | None:
     """Return the C++ compiler of this machine: $CXX, g++ or clang++."""
     names = (os.environ.get("CXX"), "g++", "clang++")
     return next((path for name in names if name and (path := shutil.which(name))), None)

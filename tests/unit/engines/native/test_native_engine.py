@@ -20,7 +20,9 @@ from recoversat.inference.exact import decode_exactly
 from recoversat.measuring.speed.untrained import made_up_ranges
 from recoversat.vocab import BOS, DEL, EOS, N_SPECIAL, NEVER_EMITTED
 from tests.parity.test_onnx import lively_model, sources_of
+from tests.processors import needs_compiler
 
+pytestmark = needs_compiler
 CONFIG = ModelConfig(
     d_model=64, d_hidden=96, n_heads=4, encoder_layers=2, decoder_layers=3, vocab_size=301, max_segments=8
 )
