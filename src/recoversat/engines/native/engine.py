@@ -7,7 +7,7 @@ all ways of asking get the same words. B sentences, K segments, N rows, V vocabu
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import TypeVar
+from typing import TypeGuard, TypeVar
 
 import numpy as np
 
@@ -21,7 +21,7 @@ from recoversat.engines.native.model import NativeModel, Pasts
 from recoversat.engines.onnx.shortlist import TABLE, Shortlist
 from recoversat.engines.pairs import Pair, check_pairs, deleting_rows, equal_rows, scored
 from recoversat.segments import Rows
-from recoversat.vocab import DEL, EOS, NEVER_EMITTED, PAD
+from recoversat.vocab import DEL, EOS, NEVER_EMITTED, PAD, TERMINATORS
 
 _Result = TypeVar("_Result")
 
@@ -60,7 +60,7 @@ class NativeEngine(StepEngine):
         return self._each(lambda at: _encoded(sources[at], self._model.encoded(sources[at])), len(sources))
 
     def start(self, sources: Sources, n_segments: Ints, options: Options = Options()) -> "NativeStepper":
-        biases = [self._listed_bias(source, k == 1, options) for source, k in zip(sources, n_segments, strict=True)]
+        biases = [self._listed_bias(sources[at], k == 1, options.of([at])) for at, k in enumerate(n_segments.tolist())]
         begins = [_only(bias, options.begins, k) for bias, k in zip(biases, n_segments, strict=True)]
         return NativeStepper(self._model, [self._memory(source) for source in sources], biases, begins)
 
@@ -105,12 +105,15 @@ class NativeEngine(StepEngine):
 
     def _write(self, source: Sequence[int], k: int, options: Options) -> Decoded:
         (most,) = options.most_steps([source], np.array([k])).tolist()
-        steps = np.full(k, most) if options.lives is None else options.lives
         bias, members = self._single_bias if k == 1 else self._bias, self._members(source, options)
+        steps = np.full(k, most)
+        if options.lives is not None:  # nothing else ends a segment (see FixedStepper)
+            steps, bias = options.lives[:k], bias.copy()
+            bias[list(TERMINATORS)] = -np.inf
         pieces = None if members is None else np.flatnonzero(members)
-        memory = source.memory if isinstance(source, EncodedIds) else None
+        memory = source.memory if self._is_mine(source) else None
         written = self._model.write(source, memory, steps, bias, pieces, options.scores)
-        if options.lives is not None:  # segments end that had to (see FixedStepper)
+        if options.lives is not None:
             written.segments = [[*segment[:-1], EOS] for segment in written.segments]
         return written
 
@@ -124,14 +127,17 @@ class NativeEngine(StepEngine):
         return found
 
     def _memory(self, source: Sequence[int]) -> Pasts:
-        return source.memory if isinstance(source, EncodedIds) else self._model.encoded(source)
+        return source.memory if self._is_mine(source) else self._model.encoded(source)
+
+    def _is_mine(self, source: Sequence[int]) -> TypeGuard[EncodedIds]:
+        return isinstance(source, EncodedIds) and source.memory.model() is self._model
 
     def _members(self, source: Sequence[int], options: Options) -> Bools | None:
         """Return the list of a sentence (V,) where it counts as it is: to verify one would cost what it saves."""
         if not self._lists or not options.shortlist or options.verified:
             return None
         (members,) = self._lists.members([source], options.forced)
-        return None if self._lists.is_too_long(members) else members
+        return None if self._lists.is_too_long(members) or not members.any() else members
 
     def _listed_bias(self, source: Sequence[int], single: bool, options: Options) -> Floats:
         bias, members = self._single_bias if single else self._bias, self._members(source, options)

@@ -6,6 +6,7 @@ import os
 import platform
 import shutil
 import subprocess
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -55,16 +56,24 @@ def build() -> Path:
         raise UserError("no C++ compiler here (g++ or clang++, or name one in CXX)")
     try:
         with atomic_file(path) as scratch:
-            subprocess.run([found, *_OPTIONS, str(SOURCE), "-o", str(scratch)], check=True, capture_output=True)
-    except subprocess.CalledProcessError as error:
-        said = error.stderr.decode(errors="replace").strip().splitlines()
-        raise UserError(f"{found} cannot build the native engine: {said[0] if said else error}") from None
+            _compile(found, scratch)
     except OSError as error:
         raise UserError(f"{path.parent}: the native engine cannot be written there ({error.strerror})") from None
     for other in path.parent.glob("native-*.so"):
         if other != path:
-            other.unlink()
+            with suppress(OSError):  # another build was faster
+                other.unlink()
     return path
+
+
+def _compile(with_: str, out: Path) -> None:
+    try:
+        done = subprocess.run([with_, *_OPTIONS, str(SOURCE), "-o", str(out)], check=False, capture_output=True)
+    except OSError as error:
+        raise UserError(f"{with_} cannot be started ({error.strerror}); name another compiler in CXX") from None
+    if done.returncode:
+        said = done.stderr.decode(errors="replace").strip().splitlines()
+        raise UserError(f"{with_} cannot build the native engine: {said[0] if said else done.returncode}")
 
 
 def compiler() -> str | None:
@@ -83,7 +92,10 @@ def library() -> Any:
 
 @cache
 def _opened(path: Path) -> Any:
-    opened = ctypes.CDLL(str(path))
+    try:
+        opened = ctypes.CDLL(str(path))
+    except OSError as error:
+        raise UserError(f"{path}: cannot be opened ({error}); run 'recoversat build' again") from None
     for name, (result, arguments) in _FUNCTIONS.items():
         function = getattr(opened, name)
         function.restype, function.argtypes = result, arguments

@@ -39,7 +39,7 @@ class NativeModel:
         self.address = self.library.rs_model(_address(sizes), KITS.index(kit), ctypes.addressof(addresses))
         if not self.address:
             raise UserError(f"{folder}: the native engine takes d_model and d_hidden in 32s, heads in 16s; use int8")
-        weakref.finalize(self, self.library.rs_model_free, self.address)
+        _give_back(self, self.library.rs_model_free, self.address)
 
     def work(self) -> int:
         """Return what this thread writes with."""
@@ -59,10 +59,21 @@ class NativeModel:
 
     def encoded(self, source: Sequence[int]) -> "_Held":
         """Return keys and values of a source."""
-        memory, ids = self.pasts(), np.array(source, dtype=np.int32)
+        memory, ids = self.pasts(), self._ids(source)
         positions = self.positions.first(len(ids))
         _check(self.library.rs_encode(self.work(), memory.address, _address(ids), len(ids), _address(positions)))
         return memory
+
+    def _ids(self, tokens: Sequence[int] | Ints) -> NDArray[np.int32]:
+        """Return ids as the library takes them, which trusts them."""
+        ids = np.asarray(tokens, dtype=np.int64)
+        if not len(ids) or ids.min() < 0 or ids.max() >= self.places:
+            raise ValueError(f"ids from 0 to {self.places - 1} are wanted, one at least")
+        return ids.astype(np.int32)
+
+    def _check_segments(self, k: int) -> None:
+        if k > len(self._arrays[-1]):
+            raise ValueError(f"this model has {len(self._arrays[-1])} segments, not {k}")
 
     def rows(
         self, memory: "_Held", written: "_Held", kept: int, tokens: Ints, segments: Ints, step: int, bias: Floats,
@@ -74,7 +85,8 @@ class NativeModel:
         What is not wanted is zeros, or empty.
         """
         n = len(tokens)
-        ids, own = tokens.astype(np.int32), segments.astype(np.int32)
+        ids, own = self._ids(tokens), segments.astype(np.int32)
+        self._check_segments(int(segments.max()) + 1)
         positions = self.positions.first(step + (n if causal else 1))[step:]
         chosen, log_probs = np.zeros(n, dtype=np.int32), np.zeros(n, dtype=np.float32)
         all_logits: Floats = np.empty((n if logits else 0, self.places), dtype=np.float32)
@@ -91,8 +103,9 @@ class NativeModel:
         scores: bool = False,
     ) -> Decoded:  # fmt: skip
         """Write segment k in at most steps[k] steps, with these pieces or all; `bias` (V,) is added to logits."""
-        k, most = len(steps), int(steps.max())
-        ids, lives = np.array(source, dtype=np.int32), steps.astype(np.int32)
+        k, most = len(steps), max(1, int(steps.max()))
+        ids, lives = self._ids(source), steps.astype(np.int32)
+        self._check_segments(k)
         listed = None if pieces is None else pieces.astype(np.int32)
         positions = self.positions.first(max(len(source), most))
         chosen: NDArray[np.int32] = np.empty((most, k), dtype=np.int32)
@@ -116,10 +129,16 @@ class _Held:
         self.address: int = getattr(model.library, f"rs_{kind}")(model.address)
         if not self.address:
             raise MemoryError
-        weakref.finalize(self, getattr(model.library, f"rs_{kind}_free"), self.address)
+        self.model = weakref.ref(model)
+        _give_back(self, getattr(model.library, f"rs_{kind}_free"), self.address)
 
 
 Pasts = _Held
+
+
+def _give_back(owner: object, free: Any, address: int) -> None:
+    """Free memory when nobody has its owner any more; not at exit, when threads may still be at work."""
+    weakref.finalize(owner, free, address).atexit = False
 
 
 def _check(answer: int) -> None:

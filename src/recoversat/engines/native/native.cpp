@@ -379,6 +379,7 @@ struct Past {
   void copy(const Past& other) {
     room(other.d, other.places);
     places = other.places;
+    if (!places) return;
     std::memcpy(keys.get(), other.keys.get(), size_t(places + LANES - 1) / LANES * LANES * d * sizeof(float));
     std::memcpy(values.get(), other.values.get(), places * apart() * sizeof(float));
   }
@@ -530,7 +531,8 @@ struct Best {
     if (log_prob) {
       float all = 0;
       for (int i = 0; i < CHUNK; ++i) all += sums[i] * std::exp(values[i] - values[at]);
-      *log_prob = -std::log(all);
+      const bool none = values[at] == -std::numeric_limits<float>::max();  // nothing may be chosen
+      *log_prob = none ? -std::numeric_limits<float>::infinity() : -std::log(all);
     }
     return columns[at];
   }

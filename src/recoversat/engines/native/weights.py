@@ -15,59 +15,98 @@ from recoversat.config import ModelConfig
 from recoversat.errors import UserError
 
 Tensor = NDArray[Any]
-_GRAPH, _TENSOR = 7, 5  # fields of a model and of a graph
+Form = tuple[Any, tuple[int, ...]]  # dtype and shape
+_BLOCK = 128  # the vocabulary is padded to whole blocks
+_GRAPH, _NOTES, _TENSOR = 7, 14, 5  # fields of a model, and of a graph
 _DIMS, _TYPE, _NAME, _RAW, _ELSEWHERE = 1, 2, 8, 9, 13  # fields of a tensor
 _TYPES: dict[int, Any] = {1: np.float32, 2: np.uint8, 3: np.int8, 7: np.int64, 9: np.bool_}
 
 
 def arrays_of(folder: Path, config: ModelConfig) -> list[Tensor]:
-    """Return all arrays of a model; those of weights.bin are mapped, not read."""
-    data = np.memmap(folder / "weights.bin", dtype=np.uint8, mode="r")
-    tensors: dict[str, Tensor] = {}
-    for name in ("encoder.onnx", "step.onnx"):
-        tensors |= _tensors((folder / name).read_bytes(), data)
-    wanted = list(_names(config))
-    if missing := [name for name in wanted if name not in tensors]:
-        raise UserError(f"{folder}: the native engine needs int8 weights with measured scales; {missing[0]} is missing")
-    return [tensors[name] for name in wanted]
+    """Return all arrays of a model, which are those that its config speaks of; weights.bin is mapped, not read."""
+    try:
+        data = np.memmap(folder / "weights.bin", dtype=np.uint8, mode="r")
+        tensors: dict[str, Tensor] = {}
+        for name in ("encoder.onnx", "step.onnx"):
+            tensors |= _tensors((folder / name).read_bytes(), data)
+        _check_notes(folder, config)
+    except (OSError, ValueError, KeyError, IndexError, TypeError) as error:
+        raise UserError(f"{folder}: damaged, or of another version ({error}); export the model again") from None
+    _check_sizes(folder, tensors, config)
+    return [tensors[name] for name, _ in _wanted(config)]
 
 
-def _names(config: ModelConfig) -> Iterator[str]:
+def _check_sizes(folder: Path, tensors: dict[str, Tensor], config: ModelConfig) -> None:
+    """Refuse another model's weights: the library takes all sizes from the config, and trusts them."""
+    for name, (dtype, shape) in _wanted(config):
+        if name not in tensors:
+            raise UserError(f"{folder}: the native engine needs int8 weights with measured scales; {name} is missing")
+        found = tensors[name]
+        if found.dtype != dtype or found.size != np.prod(shape) or (len(shape) > 1 and found.shape != shape):
+            raise _other_model(folder, f"{name} is {found.dtype}{list(found.shape)}, not {list(shape)}")
+    for side, layers in (("encoder", config.encoder_layers), ("decoder", config.decoder_layers)):
+        if f"{side}.layers.{layers}.attention_norm.weight" in tensors:
+            raise _other_model(folder, f"{side}_layers is more than {layers}, as config.json says")
+
+
+def _check_notes(folder: Path, config: ModelConfig) -> None:
+    """Compare the number of heads, which no weight knows, with what the graph of whole sentences notes."""
+    graph = folder / "sentence.onnx"
+    if not graph.is_file():  # exported by an older version
+        return
+    for entry in _members(memoryview(graph.read_bytes()), _NOTES):
+        key, value = (bytes(part).decode() for _, part in _fields(entry))
+        if key == "n_heads" and int(value) != config.n_heads:
+            raise _other_model(folder, f"n_heads is {value}, config.json says {config.n_heads}")
+
+
+def _other_model(folder: Path, why: str) -> UserError:
+    return UserError(f"{folder}: the weights of another model ({why})")
+
+
+def _wanted(config: ModelConfig) -> Iterator[tuple[str, Form]]:
+    """Name all arrays in the order in which native.cpp takes them."""
+    d, hidden = config.d_model, config.d_hidden
     for side, layers in (("encoder", config.encoder_layers), ("decoder", config.decoder_layers)):
         for index in range(layers):
             layer = f"{side}.layers.{index}"
-            yield from _norm(f"{layer}.attention_norm")
-            yield from _product(f"{layer}.self_attention.qkv", 3)
-            yield from _product(f"{layer}.self_attention.output")
+            yield from _norm(f"{layer}.attention_norm", d)
+            yield from _product(f"{layer}.self_attention.qkv", d, d, 3)
+            yield from _product(f"{layer}.self_attention.output", d, d)
             if side == "decoder":
-                yield from _norm(f"{layer}.cross_norm")
-                yield from _product(f"{layer}.cross_attention.query")
-                yield from _product(f"{layer}.cross_attention.output")
-            yield from _norm(f"{layer}.feed_forward_norm")
-            yield from _product(f"{layer}.feed_forward.inner")
-            yield from _product(f"{layer}.feed_forward.outer")
-    yield from _norm("encoder.norm")
-    yield from _norm("decoder.norm")
+                yield from _norm(f"{layer}.cross_norm", d)
+                yield from _product(f"{layer}.cross_attention.query", d, d)
+                yield from _product(f"{layer}.cross_attention.output", d, d)
+            yield from _norm(f"{layer}.feed_forward_norm", d)
+            yield from _product(f"{layer}.feed_forward.inner", d, hidden)
+            yield from _product(f"{layer}.feed_forward.outer", hidden, d)
+    yield from _norm("encoder.norm", d)
+    yield from _norm("decoder.norm", d)
     yield from _rounding("decoder.layers.0.cross_attention.key_value")
-    yield from _matrix("memory")
+    yield from _matrix("memory", d, 2 * d * config.decoder_layers)
     yield from _rounding("embedding")
-    yield from ("embedding", "embedding.scale", "segment_embedding")
+    places = -(-(config.vocab_size or 0) // _BLOCK) * _BLOCK
+    yield "embedding", (np.int8, (places, d))
+    yield "embedding.scale", (np.float32, (places,))
+    yield "segment_embedding", (np.float32, (config.max_segments, d))
 
 
-def _norm(name: str) -> list[str]:
-    return [f"{name}.weight", f"{name}.bias"]
+def _norm(name: str, size: int) -> list[tuple[str, Form]]:
+    return [(f"{name}.{part}", (np.float32, (size,))) for part in ("weight", "bias")]
 
 
-def _rounding(name: str) -> list[str]:
-    return [f"{name}.step", f"{name}.zero"]
+def _rounding(name: str) -> list[tuple[str, Form]]:
+    return [(f"{name}.step", (np.float32, (1,))), (f"{name}.zero", (np.uint8, (1,)))]
 
 
-def _matrix(name: str) -> list[str]:
-    return [f"{name}.weight", f"{name}.scale", f"{name}.bias"]
+def _matrix(name: str, inputs: int, outputs: int) -> list[tuple[str, Form]]:
+    vectors: list[tuple[str, Form]] = [(f"{name}.{part}", (np.float32, (outputs,))) for part in ("scale", "bias")]
+    return [(f"{name}.weight", (np.int8, (inputs, outputs))), *vectors]
 
 
-def _product(name: str, parts: int = 1) -> list[str]:
-    return [*_rounding(name), *(part for index in range(parts) for part in _matrix(f"{name}.{index}"))]
+def _product(name: str, inputs: int, outputs: int, parts: int = 1) -> list[tuple[str, Form]]:
+    matrices = (part for index in range(parts) for part in _matrix(f"{name}.{index}", inputs, outputs))
+    return [*_rounding(name), *matrices]
 
 
 def _tensors(model: bytes, data: Tensor) -> dict[str, Tensor]:
@@ -110,6 +149,8 @@ def _fields(message: memoryview) -> Iterator[tuple[int, Any]]:
                 yield key >> 3, value
             case 2:
                 length, at = _number(message, at)
+                if at + length > len(message):
+                    raise ValueError("a graph that is cut off")
                 yield key >> 3, message[at : at + length]
                 at += length
             case kind:

@@ -1,5 +1,8 @@
 """The engine in C++ writes what the ONNX engine writes, and the same words whichever way it is asked."""
 
+import shutil
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -23,6 +26,7 @@ from tests.parity.test_onnx import lively_model, sources_of
 from tests.processors import needs_compiler
 
 pytestmark = needs_compiler
+ODD = ModelConfig(d_model=32, d_hidden=48, n_heads=4, encoder_layers=1, decoder_layers=1, vocab_size=64)
 CONFIG = ModelConfig(
     d_model=64, d_hidden=96, n_heads=4, encoder_layers=2, decoder_layers=3, vocab_size=301, max_segments=8
 )
@@ -198,6 +202,75 @@ def test_segments_live_as_long_as_they_are_told(engine: NativeEngine) -> None:
     for one in decode(engine, 3, replace(ALL, lives=lives)):
         assert [len(segment) for segment in one.segments] == [3, 1, 2]
         assert all(segment[-1] == EOS for segment in one.segments)
+    [one, three] = engine.decode(SOURCES[:2], np.array([1, 3]), replace(ALL, lives=lives))
+    assert [len(one.segments), len(three.segments)] == [1, 3]
+
+
+@pytest.mark.parametrize(
+    ("name", "size"),
+    [("n_heads", 2), ("decoder_layers", 2), ("encoder_layers", 1), ("encoder_layers", 3), ("d_hidden", 128),
+     ("d_hidden", 65536), ("d_model", 128), ("vocab_size", 900), ("vocab_size", 200), ("max_segments", 64)],
+)  # fmt: skip
+@pytest.mark.usefixtures("built")
+def test_weights_of_another_model_are_refused(folder: Path, name: str, size: int) -> None:
+    with pytest.raises(UserError, match=r"of another model|is missing"):
+        NativeEngine(folder, CONFIG.model_copy(update={name: size}))
+
+
+@pytest.mark.parametrize("file", ["weights.bin", "encoder.onnx", "step.onnx"])
+@pytest.mark.parametrize("left", [None, 0, 1000, -5])
+@pytest.mark.usefixtures("built")
+def test_a_damaged_model_is_named(folder: Path, tmp_path: Path, file: str, left: int | None) -> None:
+    copy = shutil.copytree(folder, tmp_path / "int8")
+    whole = (copy / file).read_bytes()
+    (copy / file).unlink()
+    if left is not None:
+        (copy / file).write_bytes(whole[:left])
+    with pytest.raises(UserError, match=r"damaged, or of another version|is missing"):
+        NativeEngine(copy, CONFIG)
+
+
+def test_what_the_library_would_trust_is_checked_before(engine: NativeEngine, folder: Path) -> None:
+    for source in ([], [1 << 30], [-200], [100_000]):
+        with pytest.raises(ValueError, match="ids from 0 to"):
+            engine.decode([source], np.array([2]), ALL)
+        with pytest.raises(ValueError, match="ids from 0 to"):
+            engine.search([source], 2, ALL)
+    with pytest.raises(ValueError, match="this model has 8 segments, not 40"):
+        engine.decode(SOURCES[:1], np.array([40]), ALL)
+    [one] = engine.decode(SOURCES[:1], np.array([8]), replace(ALL, limits=np.array([0])))
+    assert [len(segment) for segment in one.segments] == [1] * 8
+    strangers = NativeEngine(folder, CONFIG).encode(SOURCES)
+    same(engine.decode(strangers, np.full(len(SOURCES), 5), ALL), decode(engine, 5))
+
+
+def test_a_program_may_end_while_a_thread_translates(folder: Path, tmp_path: Path, engine: NativeEngine) -> None:
+    (tmp_path / "config.json").write_text(CONFIG.model_dump_json())
+    code = f"""
+import threading, time, numpy as np
+from pathlib import Path
+from recoversat.config import ModelConfig
+from recoversat.engines.native.engine import NativeEngine
+config = ModelConfig.model_validate_json(Path({str(tmp_path / "config.json")!r}).read_text())
+engine = NativeEngine(Path({str(folder)!r}), config)
+def work():
+    while True:
+        engine.decode([[7, 8, 9] * 20], np.array([8]))
+for _ in range(2):
+    threading.Thread(target=work, daemon=True).start()
+time.sleep(0.5)
+"""
+    for _ in range(2):
+        done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+        assert (done.returncode, done.stderr) == (0, "")
+
+
+@pytest.mark.usefixtures("built")
+def test_sizes_it_has_no_kernels_for_are_refused(tmp_path: Path) -> None:
+    weights = {name: value.numpy() for name, value in lively_model(ODD, seed=1).state_dict().items()}
+    [made] = export_model(weights, ODD, tmp_path, ("int8",), made_up_ranges(weights))
+    with pytest.raises(UserError, match="d_model and d_hidden in 32s"):
+        NativeEngine(made, ODD)
 
 
 def test_what_it_cannot_do_is_said(
@@ -211,8 +284,6 @@ def test_what_it_cannot_do_is_said(
         load_engine(tmp_path, CONFIG, replace(options, max_memory=1 << 30))
     with pytest.raises(UserError, match="int8_native cannot run a 'nat' model; use int8"):
         load_engine(tmp_path, CONFIG.model_copy(update={"kind": "nat"}), options)
-    with pytest.raises(UserError, match="d_model and d_hidden in 32s"):
-        NativeEngine(folder, CONFIG.model_copy(update={"n_heads": 16}))
     monkeypatch.setenv("CXX", "no-such-compiler")
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(UserError, match=r"no C\+\+ compiler here"):
@@ -226,3 +297,11 @@ def test_what_it_cannot_do_is_said(
     with pytest.raises(UserError, match=r"cannot build the native engine: .*native\.cpp"):
         library.build()
     assert not list(tmp_path.glob("*.so"))
+    library.library_path().write_bytes(b"")
+    with pytest.raises(UserError, match=r"cannot be opened .*; run 'recoversat build' again"):
+        NativeEngine(folder, CONFIG)
+    (tmp_path / "cc").write_text("#!/no/such/shell\n")
+    (tmp_path / "cc").chmod(0o755)
+    monkeypatch.setenv("CXX", str(tmp_path / "cc"))
+    with pytest.raises(UserError, match=r"cc cannot be started .*; name another compiler in CXX"):
+        library.build()
