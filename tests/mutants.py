@@ -177,7 +177,7 @@ FAULTS = [
           ("model/attention.py",
            "torch.stack([angles.sin(), angles.cos()], dim=-1).flatten(-2)",
            "torch.cat([angles.sin(), angles.cos()], dim=-1)"),
-          ("engines/onnx/stepper.py",
+          ("engines/positions.py",
            "np.stack([np.sin(angles), np.cos(angles)], axis=-1)",
            "np.concatenate([np.sin(angles), np.cos(angles)], axis=-1)")),
     fault("no dropout on the decoder's input", "parity/test_transformer.py",

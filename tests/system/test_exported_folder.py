@@ -51,7 +51,7 @@ def test_the_folder_decides_on_the_engine(model: Path, exported: Path, tmp_path:
         Translator(mixed, compute_type="int8")
     with pytest.raises(UserError, match="which run on the CPU; use device cpu"):
         Translator(exported, device="cuda")
-    with pytest.raises(UserError, match="there are: default, int8, float16, bfloat16, float32"):
+    with pytest.raises(UserError, match="there are: default, int8, int8_native, float16, bfloat16, float32"):
         Translator(exported, compute_type="int4")  # type: ignore[arg-type]
     with pytest.raises(UserError, match="whose memory cannot be bounded; run 'recoversat export'"):
         Translator(model, device="cpu", max_memory=10**9)
