@@ -3,7 +3,7 @@
     taskset -c 1 python benchmarks/native_engine.py --untrained 6+2:256/1536 --list 1000 --segments 5 10 1
     taskset -c 1 python benchmarks/native_engine.py --src test.en --to de --segments auto 10 1
 
-Ways: "native", once for each of --kits (avx2 avx2-seven: exact, and with rows of 7 bits); "onnx", the engine as it runs
+Ways: "native", once for each of --kits; "onnx", the engine as it runs
 here; and, where the processor has no VNNI, "one run", the graph of whole sentences with products that overflow, so that
 its words are wrong: what ONNX Runtime would take if they were right.
 Ways take turns in blocks of a few runs, since each evicts the weights of the others. Milliseconds are the fastest run
@@ -153,7 +153,7 @@ def main() -> None:
     parser.add_argument("--untrained", nargs="+", help="shapes")
     parser.add_argument("--vocabulary", type=int, default=14_000)
     parser.add_argument("--list", type=int, default=1000)
-    parser.add_argument("--kits", nargs="+", help="how products are computed; else the fastest exact way")
+    parser.add_argument("--kits", nargs="+", help="how products are computed; else the fastest")
     args = parser.parse_args()
     build()
     if args.untrained:

@@ -24,7 +24,7 @@ import numpy as np
 from recoversat.config import ModelConfig
 from recoversat.engines.engine import Options
 from recoversat.engines.onnx.engine import OnnxEngine
-from recoversat.engines.onnx.shortlist import TABLE, Shortlist
+from recoversat.engines.vocabulary import TABLE, Shortlist
 from recoversat.export.onnx import export_model
 from recoversat.export.onnx_shortlist import add_listed_graphs
 from recoversat.files.storage import lines_of

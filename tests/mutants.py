@@ -578,7 +578,7 @@ FAULTS = [
     fault("C++: a cache that grows forgets", "unit/engines/native/test_native_engine.py",
           ("engines/native/native.cpp", "if (used) std::memcpy", "if (!used) std::memcpy")),
     fault("C++: one segment may delete itself", "unit/engines/native/test_native_engine.py",
-          ("engines/native/engine.py", "self._single_bias[DEL] = -np.inf", "self._single_bias[DEL] = 0")),
+          ("engines/vocabulary.py", "single[DEL] = -np.inf", "single[DEL] = 0")),
 ]
 # fmt: on
 

@@ -7,7 +7,7 @@ import pytest
 
 from recoversat.export.ctranslate2 import export_ctranslate2
 from recoversat.export.folder import export_folder
-from tests.processors import needs_compiler
+from tests.processors import CAN_BUILD
 from tests.system.conftest import Run
 from tests.system.tiny_model import write_sentences, write_tiny_model
 
@@ -61,18 +61,19 @@ def test_systems_are_timed_on_a_text(tmp_path: Path, recoversat: Run) -> None:
     assert recoversat("bench", *options, *files, *few, expect=2).stderr.endswith("add --force to replace it\n")
 
 
-@needs_compiler
 def test_untrained_models_are_made_up_and_timed(tmp_path: Path, recoversat: Run) -> None:
-    recoversat("build")
+    if CAN_BUILD:
+        recoversat("build")
+    systems = 21 if CAN_BUILD else 17
     shape = "d_model=32,d_hidden=32,n_heads=2,encoder_layers=1,decoder_layers=1"
     few = ["--rounds", 1, "--batch", 1, "--batch", 3, "--threads", 1, "--sentences", 2, "--length", 9]
     more = ["--vocab", 64, "--segments", 3, "--out", tmp_path / "out"]
     done = recoversat("bench", "--untrained", shape, *few, *more)
     assert "translations of exactly 9: 9 steps one by one, 5 with K = 3" in done.stdout
     written = json.loads((tmp_path / "out" / "bench.json").read_text())
-    assert len(written["systems"]) == 21
+    assert len(written["systems"]) == systems
     assert not [system["error"] for system in written["systems"] if system["error"]]
-    assert len(written["rows"]) == 42
+    assert len(written["rows"]) == 2 * systems
     assert {point["length"] for point in written["growth"]} == {4, 9, 18, 36}
     overs = {one["over"] for one in written["ratios"]}
     assert {
@@ -80,7 +81,7 @@ def test_untrained_models_are_made_up_and_timed(tmp_path: Path, recoversat: Run)
         "CTranslate2 greedy int8",
         "CTranslate2 beam 4 int8",
         "CTranslate2 greedy int8 vmap",
-        "our AT greedy int8_native",
+        *["our AT greedy int8_native"] * CAN_BUILD,
         "Marian beam 4 float32 ssru",
     } <= overs
 

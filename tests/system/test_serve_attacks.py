@@ -278,7 +278,7 @@ def test_a_file_that_does_harm_costs_nobody_else_anything(tmp_path: Path) -> Non
         start = time.monotonic()
         assert server.get("/livez")
         assert server.post("/translate", q="alpha", **EN_DE)["translatedText"]
-        assert time.monotonic() - start < 10
+        assert time.monotonic() - start < 2
         psutil.Process(fork_server).children()[0].kill()  # as a system does that has no memory left
         assert looping.result() == 400
         waiting = pool.submit(send_file, server, "slowly alpha")

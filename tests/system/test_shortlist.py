@@ -7,7 +7,8 @@ import pytest
 
 from recoversat import Translator
 from recoversat.engines.onnx import engine
-from recoversat.engines.onnx.shortlist import GRAPHS, LISTED_STEP, TABLE, Lists
+from recoversat.engines.onnx.shortlist import GRAPHS, LISTED_STEP, Lists
+from recoversat.engines.vocabulary import TABLE
 from recoversat.export.folder import export_folder
 from recoversat.files.model_folder import read_config
 from recoversat.measuring.specs import parse_system

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal, get_args
 
 from recoversat.config import ModelConfig, check_device
+from recoversat.engines.cores import usable_cores
 from recoversat.engines.engine import Engine
 from recoversat.engines.interleaved import in_reading_order
 from recoversat.errors import UserError
@@ -49,8 +50,6 @@ def load_engine(folder: Path, config: ModelConfig, options: EngineOptions) -> En
     weights = (folder / WEIGHTS).is_file()
     on_cpu = options.device in ("auto", "cpu")
     if exported and on_cpu:
-        from recoversat.engines.onnx.engine import usable_cores
-
         _check_sizes(exported)
         open_engine = _native_engine if options.compute_type == NATIVE else onnx_engine
         return open_engine(exported, config, options.intra_threads or usable_cores(), options.max_memory)

@@ -11,9 +11,9 @@ import torch
 
 from recoversat.config import Config
 from recoversat.data.prepare import TextPairs
+from recoversat.engines.cores import usable_cores
 from recoversat.engines.engine import Engine
 from recoversat.engines.loading import EXPORT, ONNX, engine_for, onnx_engine
-from recoversat.engines.onnx.engine import usable_cores
 from recoversat.errors import UserError
 from recoversat.export.calibration import calibrate
 from recoversat.export.checks import Agreement, ExportReport, compare_bleu, compare_tokens, export_card, refuse_loss

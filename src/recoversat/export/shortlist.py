@@ -18,7 +18,8 @@ from recoversat.data.lexicon import learn_lexicon
 from recoversat.data.prepare import TextPairs
 from recoversat.engines.engine import Options
 from recoversat.engines.loading import EXPORT, ONNX
-from recoversat.engines.onnx.shortlist import GRAPHS, TABLE, Shortlist
+from recoversat.engines.onnx.shortlist import GRAPHS
+from recoversat.engines.vocabulary import TABLE, Shortlist
 from recoversat.errors import UserError
 from recoversat.export.onnx_shortlist import add_listed_graphs
 from recoversat.files.model_folder import read_config, resolve_model

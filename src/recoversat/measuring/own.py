@@ -6,7 +6,7 @@ from typing import Any, cast
 
 from recoversat import __version__
 from recoversat.engines.loading import ONNX, ComputeType
-from recoversat.engines.onnx.shortlist import TABLE
+from recoversat.engines.vocabulary import TABLE
 from recoversat.files.model_folder import WEIGHTS, read_config, resolve_model
 from recoversat.files.storage import fingerprint
 from recoversat.inference.confidence import CALIBRATION

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from recoversat.data.corpus import ParallelSentences, Sentences
-from recoversat.engines.onnx.shortlist import Shortlist
+from recoversat.engines.vocabulary import Shortlist
 from recoversat.export.shortlist import make_shortlist
 from recoversat.vocab import DEL, EOS, NEVER_EMITTED, SPECIAL_PIECES
 

@@ -18,10 +18,10 @@ from recoversat.decoding.stopping import between_steps, in_threads
 from recoversat.decoding.verify import AHEAD, ALL
 from recoversat.engines.engine import Options, Sources, StepEngine
 from recoversat.engines.native.model import NativeModel, Pasts
-from recoversat.engines.onnx.shortlist import TABLE, Shortlist
 from recoversat.engines.pairs import Pair, check_pairs, deleting_rows, equal_rows, scored
+from recoversat.engines.vocabulary import TABLE, Shortlist, logit_biases
 from recoversat.segments import Rows
-from recoversat.vocab import DEL, EOS, NEVER_EMITTED, PAD, TERMINATORS
+from recoversat.vocab import EOS, PAD, TERMINATORS
 
 _Result = TypeVar("_Result")
 
@@ -42,10 +42,7 @@ class NativeEngine(StepEngine):
         table = folder.parent / TABLE
         self._lists = Shortlist.load(table, config.vocab_size or 0) if table.is_file() else None
         size = self._model.places
-        self._bias: Floats = np.zeros(size, dtype=np.float32)
-        self._bias[[*NEVER_EMITTED, *range(config.vocab_size or size, size)]] = -np.inf
-        self._single_bias = self._bias.copy()
-        self._single_bias[DEL] = -np.inf  # one segment has nothing to delete
+        self._bias, self._single_bias = logit_biases(config.vocab_size or size, size)
 
     @property
     def max_segments(self) -> int:
@@ -66,11 +63,10 @@ class NativeEngine(StepEngine):
 
     def decode(self, sources: Sources, n_segments: Ints, options: Options = Options()) -> list[Decoded]:
         counts, step_by_step = np.asarray(n_segments), super().decode
-        together = options.together
 
         def one(at: int) -> Decoded:
             own, k = options.of([at]), int(counts[at])
-            if own.forced or own.top_tokens or together or (own.begins is not None and k > 1):
+            if own.forced or own.top_tokens or own.together or (own.begins is not None and k > 1):
                 return step_by_step([sources[at]], counts[[at]], own)[0]
             return self._write(sources[at], k, own)
 

@@ -16,7 +16,7 @@ from recoversat.files.storage import atomic_file
 
 SOURCE = Path(__file__).with_name("native.cpp")
 # how products are computed: the fastest exact way that runs comes first
-KITS = ("avx512-vnni", "avx-vnni", "avx2", "avx2-seven", "plain")
+KITS = ("avx512-vnni", "avx-vnni", "avx2", "plain")
 _OPTIONS = ("-std=c++17", "-O3", "-mavx2", "-mfma", "-ffp-contract=off", "-shared", "-fPIC")
 _POINTER, _INT = ctypes.c_void_p, ctypes.c_int
 _FUNCTIONS: dict[str, tuple[Any, list[Any]]] = {

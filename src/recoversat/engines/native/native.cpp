@@ -9,7 +9,6 @@
 //                 be a quarter faster, but adds two products in 16 bits: it needs rows of 7 bits, or signs that weights
 //                 take on (vpsignb), which costs what it gains.
 //   VNNI          vpdpbusd on 512 or 256 bits, rows as u8; sums begin with what the zero point is worth.
-//   AVX2, seven   vpmaddubsw with rows of 7 bits: a fifth faster, other words; only where it is named, to compare.
 //   plain         the same layout as VNNI in plain C++: slow, to test it where no VNNI is.
 //
 // S source, K segments, N rows of a step, M places of a cache, D model, H heads, E = D / H, V pieces.
@@ -98,33 +97,6 @@ void sums_avx2(const uint8_t* rows, size_t stride, const int8_t* weights, int gr
 }
 
 template <int R>
-void sums_seven(const uint8_t* rows, size_t stride, const int8_t* weights, int groups, const int32_t* start,
-                int32_t* sums) {
-  __m256i left[R], right[R];
-  const __m256i ones = _mm256_set1_epi16(1);
-#pragma GCC unroll 16
-  for (int r = 0; r < R; ++r) {
-    left[r] = _mm256_load_si256(reinterpret_cast<const __m256i*>(start));
-    right[r] = _mm256_load_si256(reinterpret_cast<const __m256i*>(start + 8));
-  }
-  for (int g = 0; g < groups; ++g, weights += 64) {
-    const __m256i first = _mm256_load_si256(reinterpret_cast<const __m256i*>(weights));
-    const __m256i second = _mm256_load_si256(reinterpret_cast<const __m256i*>(weights + 32));
-#pragma GCC unroll 16
-    for (int r = 0; r < R; ++r) {
-      const __m256i four = _mm256_set1_epi32(four_bytes(rows + r * stride + 4 * g));
-      left[r] = _mm256_add_epi32(left[r], _mm256_madd_epi16(_mm256_maddubs_epi16(four, first), ones));
-      right[r] = _mm256_add_epi32(right[r], _mm256_madd_epi16(_mm256_maddubs_epi16(four, second), ones));
-    }
-  }
-#pragma GCC unroll 16
-  for (int r = 0; r < R; ++r) {
-    _mm256_store_si256(reinterpret_cast<__m256i*>(sums + 16 * r), left[r]);
-    _mm256_store_si256(reinterpret_cast<__m256i*>(sums + 16 * r + 8), right[r]);
-  }
-}
-
-template <int R>
 AVXVNNI void sums_avxvnni(const uint8_t* rows, size_t stride, const int8_t* weights, int groups, const int32_t* start,
                           int32_t* sums) {
   __m256i left[R], right[R];
@@ -192,18 +164,16 @@ struct Kit {
   int group;    // inputs that are multiplied together
   int most;     // rows of a tile
   bool wide;    // rows are 16 bits, without their zero point
-  int levels;   // values of a row, less one
   Kernel kernels[MOST + 1];
 };
 
 #define SIX(f) nullptr, f<1>, f<2>, f<3>, f<4>, f<5>, f<6>
 #define TEN(f) SIX(f), f<7>, f<8>, f<9>, f<10>
 const Kit KITS[] = {
-    {"avx512-vnni", 32, 4, 10, false, 255, {TEN(sums_avx512)}},
-    {"avx-vnni", 16, 4, 6, false, 255, {SIX(sums_avxvnni)}},
-    {"avx2", 16, 2, 6, true, 255, {SIX(sums_avx2)}},
-    {"avx2-seven", 16, 4, 6, false, 127, {SIX(sums_seven)}},
-    {"plain", 32, 4, 10, false, 255, {TEN(sums_plain)}},
+    {"avx512-vnni", 32, 4, 10, false, {TEN(sums_avx512)}},
+    {"avx-vnni", 16, 4, 6, false, {SIX(sums_avxvnni)}},
+    {"avx2", 16, 2, 6, true, {SIX(sums_avx2)}},
+    {"plain", 32, 4, 10, false, {TEN(sums_plain)}},
 };
 
 bool runs(int kit) {
@@ -212,7 +182,7 @@ bool runs(int kit) {
   if (kit == 0) return __builtin_cpu_supports("avx512vnni") && __builtin_cpu_supports("avx512bw") &&
                        __builtin_cpu_supports("avx512vl");
   if (kit == 1) return __builtin_cpu_supports("avxvnni");
-  return kit < 5;
+  return kit < 4;
 }
 
 // How rows are rounded to 256 steps on their way into a product.
@@ -253,11 +223,9 @@ struct Product {
     scale.need(out), bias.need(out), start.need(out);
   }
 
-  // Take a step and a zero point out of 256; a kit of fewer levels takes larger steps.
+  // Take a step and a zero point out of 256.
   void round_with(float step, int zero) {
-    const int levels = kit->levels;
-    if (levels < 255) step *= 255.f / float(levels), zero = (zero * levels + 127) / 255;
-    rounding = {step, 1 / step, float(-zero), float(levels - zero), zero, kit->wide};
+    rounding = {step, 1 / step, float(-zero), float(255 - zero), zero, kit->wide};
   }
 
   // Put a column in its place; its inputs lie `apart` from each other.
@@ -776,7 +744,7 @@ struct Work {
 extern "C" {
 
 // Say whether a kit of this number runs here; nullptr: there is no such kit, "": it does not run.
-const char* rs_kit(int kit) { return kit < 0 || kit > 4 ? nullptr : runs(kit) ? KITS[kit].name : ""; }
+const char* rs_kit(int kit) { return kit < 0 || kit > 3 ? nullptr : runs(kit) ? KITS[kit].name : ""; }
 
 // Read a model's arrays, which have to stay where they are; nullptr: no memory, or sizes that are not supported.
 void* rs_model(const int32_t* sizes, int kit, const void* const* arrays) try {

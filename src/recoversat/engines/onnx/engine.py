@@ -3,7 +3,6 @@
 B sentences, S source, K segments, L decoder layers, H heads, E = D / H, D model, P padded vocabulary.
 """
 
-import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
@@ -25,9 +24,10 @@ from recoversat.engines.onnx.shortlist import Vocabulary
 from recoversat.engines.onnx.stepper import Buffers, OnnxStepper
 from recoversat.engines.pairs import Pair, check_pairs, deleting_rows, equal_rows, pair_batches, scored, side_by_side
 from recoversat.engines.positions import Positions
+from recoversat.engines.vocabulary import logit_biases
 from recoversat.errors import UserError
 from recoversat.segments import Rows
-from recoversat.vocab import DEL, EOS, NEVER_EMITTED
+from recoversat.vocab import EOS
 
 # How much goes through a graph at once: less is slower, more gains nothing and needs memory.
 _ROWS = 160
@@ -62,10 +62,7 @@ class OnnxEngine(StepEngine):
         self._lists = self._graphs.lists
         self._pool = ThreadPoolExecutor(threads) if threads > 1 else None
         size = self._graphs.vocabulary_places()
-        self._bias: Floats = np.zeros(size, dtype=np.float32)
-        self._bias[[*NEVER_EMITTED, *range(config.vocab_size or size, size)]] = -np.inf
-        self._single_bias = self._bias.copy()
-        self._single_bias[DEL] = -np.inf  # one segment has nothing to delete
+        self._bias, self._single_bias = logit_biases(config.vocab_size or size, size)
         self._positions, self._buffers = Positions(config.d_model), Buffers(config.n_heads)
         self._sentence = SentenceGraph(found, self._positions) if (found := self._graphs.sentence) else None
         self._pays = size * config.d_model >= _LARGE
@@ -299,16 +296,3 @@ def _joined(memories: list[Floats]) -> Floats:
     for place, memory in enumerate(memories):
         joined[:, place, :, : memory.shape[3]] = memory[:, 0]
     return joined
-
-
-def usable_cores() -> int:
-    """Count the cores this process may use; OMP_NUM_THREADS bounds them, as it does for everybody else."""
-    asked = os.environ.get("OMP_NUM_THREADS", "")
-    if asked.isdecimal() and int(asked):
-        return int(asked)
-    return cores()
-
-
-def cores() -> int:
-    """Count the cores the system lets this process use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

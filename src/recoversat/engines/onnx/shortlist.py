@@ -8,7 +8,6 @@ What one sentence wrote from its list is verified: the rows of all its steps mee
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import cache, cached_property, partial
 from pathlib import Path
 from typing import Any
@@ -18,72 +17,15 @@ from numpy.typing import NDArray
 
 from recoversat.decoding.segmentwise import Decoded, Forced
 from recoversat.decoding.stepping import FREE, Bools, Floats, Ints
-from recoversat.errors import UserError
-from recoversat.vocab import NEVER_EMITTED, PAD
+from recoversat.engines.vocabulary import TABLE, Shortlist
+from recoversat.vocab import PAD
 
-TABLE = "shortlist.npz"  # below onnx/, for every precision
 # beside step.onnx (see export/onnx_shortlist.py)
 LISTED_STEP, LISTED_SENTENCE, ROWS, CHOOSE = "step_listed.onnx", "sentence_listed.onnx", "rows.onnx", "choose.onnx"
 GRAPHS = (LISTED_STEP, LISTED_SENTENCE, ROWS, CHOOSE)
 _BLOCK = 128  # the graph finds the best token block by block
-_SHARE = 2  # whose list is longer than one part in so many of the vocabulary may choose from all of it
 
 Inputs = dict[str, NDArray[Any]]
-
-
-@dataclass(frozen=True)
-class Shortlist:
-    """Which pieces can occur in the translation of a source."""
-
-    # (V, n) what each source piece may become, in any order; filled up with what is in every list
-    likeliest: NDArray[np.integer[Any]]
-    tags: Ints  # (T,) the pieces that name a direction; none where there is one direction only
-    common: Bools  # (T or 1, V) what is in every list of a direction
-
-    def save(self, path: Path) -> None:
-        """Write it as small as it gets."""
-        dtype = np.uint16 if len(self.likeliest) <= 1 << 16 else np.int32
-        steps = np.diff(np.sort(self.likeliest, axis=1), axis=1, prepend=0).astype(dtype)  # most need one byte
-        with open(path, "wb") as stream:
-            np.savez_compressed(stream, steps=steps, tags=self.tags, common=np.packbits(self.common, axis=1))
-
-    @classmethod
-    def load(cls, path: Path, vocab_size: int) -> "Shortlist":
-        """Read it; refuse one that is damaged or of another vocabulary."""
-        try:
-            with np.load(path, allow_pickle=False) as file:
-                steps, tags, common = file["steps"], file["tags"].astype(np.int64), file["common"]
-            likeliest = np.cumsum(steps, axis=1, dtype=np.int32)
-            common = np.unpackbits(common, axis=1, count=vocab_size).astype(np.bool_)
-            fits = len(likeliest) == vocab_size and len(common) == max(1, len(tags)) and likeliest.max() < vocab_size
-        except Exception as error:  # zip, zlib and numpy have errors of their own each
-            raise UserError(f"{path}: damaged ({error}); run 'recoversat shortlist' again, or delete it") from None
-        if not fits:
-            raise UserError(f"{path}: of another model; run 'recoversat shortlist' again, or delete it")
-        return cls(likeliest, tags, common)
-
-    def members(self, sources: Sequence[Sequence[int]], forced: Sequence[Forced] | None = None) -> Bools:
-        """Say which pieces each sentence may choose from, (B, V): its own pieces too, and what is forced."""
-        found = np.empty((len(sources), len(self.likeliest)), dtype=np.bool_)
-        for place, (row, source) in enumerate(zip(found, sources, strict=True)):
-            ids = np.asarray(source, dtype=np.int64)
-            row[:] = self._common_of(ids[:1])
-            row[self.likeliest[ids]] = True
-            row[ids] = True
-            if forced and forced[place]:
-                row[list(forced[place].values())] = True
-        found[:, [*NEVER_EMITTED, *self.tags]] = False
-        return found
-
-    @staticmethod
-    def is_too_long(members: Bools) -> NDArray[np.bool_]:
-        """Say which lists (..., V) are so long that all of the vocabulary may be chosen from."""
-        return np.asarray(members.sum(axis=-1) * _SHARE > members.shape[-1])
-
-    def _common_of(self, first: Ints) -> Bools:
-        """Return what is in every list of the direction that a source begins with."""
-        mine = self.common[self.tags == first] if len(self.tags) else self.common
-        return np.asarray((mine if len(mine) else self.common).any(axis=0))
 
 
 class Vocabulary:

@@ -11,7 +11,7 @@ from typing import Any
 import psutil
 
 from recoversat import __version__
-from recoversat.engines.onnx.engine import cores
+from recoversat.engines.cores import cores
 from recoversat.measuring.peers import PEERS
 
 _PACKAGES = ("numpy", "onnxruntime", "torch", *(peer.package for peer in PEERS), "sentencepiece")

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from recoversat.engines.onnx.engine import cores
+from recoversat.engines.cores import cores
 from recoversat.errors import UserError
 from recoversat.files.storage import atomic_folder, lines_of, refuse_existing, write_json, write_text
 from recoversat.measuring.quality.metrics import corpus_bleu

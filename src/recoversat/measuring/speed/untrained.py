@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from recoversat.config import PRESETS, Config, ModelConfig, parse_config
 from recoversat.engines.loading import NATIVE
 from recoversat.engines.native.library import library_path
-from recoversat.engines.onnx.shortlist import TABLE, Shortlist
+from recoversat.engines.vocabulary import TABLE, Shortlist
 from recoversat.errors import UserError
 from recoversat.files.model_folder import WEIGHTS, write_description
 from recoversat.measuring import peers

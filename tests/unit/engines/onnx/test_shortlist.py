@@ -12,7 +12,8 @@ from recoversat.decoding.segmentwise import Decoded
 from recoversat.engines.engine import Options
 from recoversat.engines.onnx import graphs
 from recoversat.engines.onnx.engine import OnnxEngine
-from recoversat.engines.onnx.shortlist import LISTED_STEP, TABLE, Lists, Shortlist
+from recoversat.engines.onnx.shortlist import LISTED_STEP, Lists
+from recoversat.engines.vocabulary import TABLE, Shortlist
 from recoversat.errors import UserError
 from recoversat.export.onnx import export_model
 from recoversat.export.onnx_shortlist import add_listed_graphs
