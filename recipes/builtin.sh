@@ -6,26 +6,25 @@
 #
 #   text          pairs of all origins by weight (builtin/weights.yaml), phrases of every day, rough copies
 #   corpus        tokenizer and ids
-#   teacher-first teacher                      autoregressive, both directions, builtin/teacher.yaml; at first at a high rate, then
-#                 falling to its end
-#   clean         if asked for, between the two: the teacher goes on without the pairs it finds least likely
-#   mono          the teacher translates monolingual text both ways
-#   first         pairs and monolingual text with its translations: what students learn from at first
+#   mono          monolingual text of both languages, to be translated
+#   teacher-first autoregressive, both directions, builtin/teacher.yaml, at a high rate
+#   clean         if asked for: the teacher goes on without the pairs it finds least likely
+#   back          the teacher so far translates the monolingual text; turned around, it joins the pairs
+#   teacher       goes on with them, the rate falling to its end
 #   student-first tiny-first tiny-at-first     one model for every K of each size (builtin/student.yaml, builtin/tiny.yaml), and
-#                 an autoregressive model of the size of tiny, to compare with
-#   distill       the teacher translates the sources of all pairs, each way
-#   second        the teacher's translations alone, each from the side that a person wrote
-#   student tiny tiny-at                       go on with them, the rate falling to its end
+#                 an autoregressive model of the size of tiny, to compare with; from the same text
+#   distill       the teacher translates sources of the pairs and the monolingual text, each way
+#   student tiny tiny-at                       go on with the teacher's words alone, the rate falling to its end
 #   export        int8
 #   evaluate      every test set, both directions
 #
 # DATA holds ende/train.{en,de,origin}.gz, ende2/train.{en,de,origin}.xz, ende2/mono.{en,de}.xz, valid text
 # (ende200k/valid, ende2/valid, tests/tst2013) and tests/. From the environment:
-#   TEACHER_STEPS, TEACHER_END    updates of the teacher, before the rate falls (2400) and while it does (1800)
+#   TEACHER_STEPS, TEACHER_END    updates of the teacher, before the rate falls (3000) and while it does (3000)
 #   STEPS, END                    the same of students (3000, 6000)
 #   WORST                         share of pairs that `clean` leaves out (0.04)
-#   SOURCES                       sentences of each language that are distilled (1500000)
-#   PROCESSES, DEVICE             processes that translate at the same time (6), and where (cuda)
+#   SOURCES                       sources of the pairs that are distilled (1500000)
+#   PROCESSES, DEVICE             processes that translate at the same time (4), and where (cuda)
 #   SETTINGS                      further settings of every training, for a trial: "model.d_model=32 ..."
 #   RECOVERSAT, PYTHON            the commands
 # A+B does A and B side by side.
@@ -54,17 +53,15 @@ prepared() {  # NAME CORPUS [OPTION...]: text of that name into a corpus
     --valid-tgt "$out/valid.de" --out "$out/$corpus" --config "$here/student.yaml" --set data.drop_duplicates=false "$@"
 }
 
-translated() {  # NAME FROM TO: OUT/NAME.FROM into OUT/NAME.FROM-TO, by the teacher
-  local name=$1 from=$2 to=$3 processes=${PROCESSES:-6} i
-  [ ! -f "$out/$name.$from-$to" ] || return 0
-  for ((i = 1; i <= processes; i++)); do
-    $run translate "$out/$name.$from" --model "$out/teacher" --from "$from" --to "$to" --segments 1 --device "${DEVICE:-cuda}" \
-      --batch-size 512 --shard "$i/$processes" --shard-size 8192 --out "$out/$name-$from" &
-  done
-  wait
-  $run merge "$out/$name-$from"
-  mv "$out/$name-$from/$name.$from" "$out/$name.$from-$to"
+distilled() {  # NAME TEACHER SOURCES BEAM: a corpus of what the teacher makes of those sources
+  local name=$1 teacher=$2 sources=$3 beam=$4 processes=${PROCESSES:-4} i jobs=()
+  [ ! -d "$out/$name" ] || return 0
+  set -- distill "$out/$teacher" "$out/$sources" --out "$out/$name" --beam "$beam" --device "${DEVICE:-cuda}" --batch-tokens 32768
+  for ((i = 1; i <= processes; i++)); do $run "$@" --shard "$i/$processes" & jobs+=($!); done
+  for i in "${jobs[@]}"; do wait "$i"; done
+  $run "$@"
 }
+joined() { [ -d "$out/$1" ] || "$python" "$here/join.py" "$out/$1" "${@:2}"; }  # NAME PART...
 
 stage_text() {
   [ ! -f "$out/text.en" ] || return 0
@@ -78,7 +75,8 @@ stage_text() {
   for side in de en; do mv "$out/rough.$side" "$out/text.$side"; done
 }
 stage_corpus() { prepared text corpus; }
-stage_teacher-first() { begun teacher corpus "${TEACHER_STEPS:-2400}" teacher; }
+stage_mono() { [ -d "$out/mono" ] || "$python" "$here/sources.py" "$out/mono" "$out/corpus" --mono "$data/ende2"; }
+stage_teacher-first() { begun teacher corpus "${TEACHER_STEPS:-3000}" teacher; }
 stage_clean() {
   if [ ! -f "$out/clean.en" ]; then
     for way in "en de" "de en"; do
@@ -91,43 +89,21 @@ stage_clean() {
   fi
   prepared clean cleaned --tokenizer-from "$out/corpus"
 }
-stage_teacher() {
-  local corpus=corpus
-  [ ! -d "$out/cleaned" ] || corpus=cleaned
-  ended teacher $corpus "${TEACHER_END:-1800}" teacher 3.5e-4
+stage_back() {
+  local pairs=corpus
+  [ ! -d "$out/cleaned" ] || pairs=cleaned
+  distilled mono-back teacher-first mono 1
+  joined first "$out/$pairs" "$out/mono-back:turned"
 }
-stage_mono() {
-  for side in en de; do [ -f "$out/mono.$side" ] || xz -dc "$data/ende2/mono.$side.xz" > "$out/mono.$side"; done
-  translated mono en de
-  translated mono de en
-}
-one_way() {  # NAME: what the teacher made of OUT/NAME.{en,de}; each pair is good in the direction in which it was translated
-  ln -sf "$1.en" "$out/$1-forward.en" && ln -sf "$1.en-de" "$out/$1-forward.de"
-  ln -sf "$1.de-en" "$out/$1-backward.en" && ln -sf "$1.de" "$out/$1-backward.de"
-  prepared "$1-forward" "$1-forward" --tokenizer-from "$out/corpus" &
-  prepared "$1-backward" "$1-backward" --tokenizer-from "$out/corpus"
-  wait $!
-}
-stage_first() {
-  [ ! -d "$out/first" ] || return 0
-  one_way mono
-  "$python" "$here/join.py" "$out/first" "$out"/{corpus,mono-forward,mono-backward}  # both ways: a person's words are a good target
-}
+stage_teacher() { ended teacher first "${TEACHER_END:-3000}" teacher 5.0e-4; }
 stage_student-first() { begun student first "${STEPS:-3000}" student; }
 stage_tiny-first() { begun tiny first "${STEPS:-3000}" tiny; }
 stage_tiny-at-first() { begun tiny-at first "${STEPS:-3000}" tiny --set train.segments=1; }
 stage_distill() {
-  for side in en de; do  # as many as wanted of those that differ, always the same ones
-    [ -f "$out/sources.$side" ] || awk '!seen[$0]++' "$out/text.$side" \
-      | shuf -n "${SOURCES:-1500000}" --random-source="$out/text.$side" > "$out/sources.$side"
-  done
-  translated sources en de
-  translated sources de en
-}
-stage_second() {
-  [ ! -d "$out/second" ] || return 0
-  one_way sources
-  "$python" "$here/join.py" "$out/second" "$out"/{mono,sources}-forward:forward "$out"/{mono,sources}-backward:backward
+  [ -d "$out/sources" ] || "$python" "$here/sources.py" "$out/sources" "$out/corpus" --most "${SOURCES:-1500000}"
+  distilled sources-distilled teacher sources 4
+  distilled mono-distilled teacher mono 4
+  joined second "$out/sources-distilled" "$out/mono-distilled"
 }
 stage_student() { ended student second "${END:-6000}" student 7.0e-4; }
 stage_tiny() { ended tiny second "${END:-6000}" tiny 7.0e-4; }
@@ -163,7 +139,7 @@ side_by_side() {
 }
 stages=("$@")
 [ ${#stages[@]} -gt 0 ] || stages=(
-  text corpus teacher-first teacher mono first student-first+tiny-first+tiny-at-first distill second student+tiny+tiny-at export evaluate
+  text corpus mono teacher-first back teacher student-first+tiny-first+tiny-at-first distill student+tiny+tiny-at export evaluate
 )
 for stage in "${stages[@]}"; do
   case $stage in

@@ -65,7 +65,7 @@ def is_in_language(english: str, german: str) -> bool:
     )
 
 
-def _opened(path: Path) -> IO[str]:
+def opened(path: Path) -> IO[str]:
     """Open a file that is compressed in one of two ways."""
     packed = path.with_name(path.name + ".gz")
     return gzip.open(packed, "rt") if packed.exists() else lzma.open(path.with_name(path.name + ".xz"), "rt")
@@ -73,7 +73,7 @@ def _opened(path: Path) -> IO[str]:
 
 def pairs_in(data: Path) -> Iterator[tuple[str, str, str]]:
     """Yield (English, German, origin) of every line of a corpus."""
-    with _opened(data / "train.en") as en, _opened(data / "train.de") as de, _opened(data / "train.origin") as origins:
+    with opened(data / "train.en") as en, opened(data / "train.de") as de, opened(data / "train.origin") as origins:
         yield from zip(map(str.strip, en), map(str.strip, de), map(str.strip, origins), strict=True)
 
 

@@ -16,6 +16,8 @@ from pathlib import Path
 import pytest
 
 from recoversat.config import Config, load_config
+from recoversat.data.corpus import open_corpus
+from recoversat.data.prepare import TextPairs, prepare
 from recoversat.measuring.specs import parse_system
 
 RECIPES = Path(__file__).parents[2] / "recipes"
@@ -27,7 +29,8 @@ STAGES = {
     ],
     "neighbours.sh": ["sat", "nat", "cmlm", "ctc"],
     "builtin.sh": [
-        "teacher-first", "teacher", "student-first", "student", "tiny-first+tiny-at-first", "tiny", "tiny-at",
+        "mono", "teacher-first", "back", "teacher", "student-first", "student", "tiny-first+tiny-at-first", "tiny",
+        "tiny-at", "distill",
     ],
 }  # fmt: skip
 
@@ -192,12 +195,12 @@ def test_neighbours_are_trained_alike_and_stand_in_one_table(tmp_path: Path) -> 
 def made(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.syspath_prepend(RECIPES / "builtin")
     yield
-    for name in ("phrases", "roughen", "clean", "join", "pairs"):
+    for name in ("phrases", "roughen", "clean", "join", "pairs", "sources"):
         sys.modules.pop(name, None)
 
 
 @pytest.mark.usefixtures("made")
-@pytest.mark.parametrize("name", ["clean", "join", "pairs", "roughen"])
+@pytest.mark.parametrize("name", ["clean", "join", "pairs", "roughen", "sources"])
 def test_examples_of_the_recipe_are_true(name: str) -> None:
     results = doctest.testmod(importlib.import_module(name))
     assert results.attempted
@@ -261,3 +264,43 @@ def test_pairs_are_taken_as_often_as_their_origin_weighs(tmp_path: Path) -> None
     assert sum(origin == "often" for *_, origin in taken) == 400
     assert 30 < sum(origin == "rare" for *_, origin in taken) < 70
     assert not [pair for pair in taken if pair[2] == "closed"]
+
+
+@pytest.mark.usefixtures("made")
+def test_monolingual_text_is_translated_once_and_back_translation_ends_in_a_persons_words(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    join, sources = importlib.import_module("join"), importlib.import_module("sources")
+    lines = {
+        "en": [f"A line with number {n} in it." for n in range(9)],
+        "de": ["Eine Zeile auf Deutsch.", "??? --- !!!"],
+    }
+    for side, text in lines.items():
+        (tmp_path / f"{side}.txt").write_text("\n".join((text * 9)[:9]) + "\n")
+        origins = ["gum"] * len(text) + ["gum", "closed"]
+        for name, rows in {f"mono.{side}": [*text, text[0], "Secret."], f"mono.{side}.origin": origins}.items():
+            with gzip.open(tmp_path / f"{name}.gz", "wt") as stream:
+                stream.writelines(f"{row}\n" for row in rows)
+    settings = {
+        "src_lang": "en",
+        "tgt_lang": "de",
+        "both_directions": "true",
+        "vocab_size": "320",
+        "drop_duplicates": "false",
+    }
+    config = load_config(None, None, [f"data.{key}={value}" for key, value in settings.items()])
+    prepare(TextPairs(tmp_path / "en.txt", tmp_path / "de.txt"), tmp_path / "corpus", config.data, quiet=True)
+    monkeypatch.setattr(sys, "argv", ["", str(tmp_path / "mono"), str(tmp_path / "corpus"), "--mono", str(tmp_path)])
+    sources.main()
+    mono = open_corpus(tmp_path / "mono")
+    texts = sorted(mono.tokenizer.decode(mono.train.src[i].tolist()) for i in range(len(mono.train)))
+    assert texts == sorted([*lines["en"], lines["de"][0]])  # none twice, none of a closed origin, no table
+
+    join.join(tmp_path / "first", [str(tmp_path / "corpus"), f"{tmp_path / 'mono'}:turned"])
+    first = open_corpus(tmp_path / "first").train
+    assert len(first) == 18 + 10
+    tags = {tag: mono.tokenizer.encode([""], tag)[0][0] for tag in ("<2de>", "<2en>")}
+    for i in range(10):  # here the translation is the text itself: what matters is the tag
+        was, now = mono.train.src[i].tolist(), first.src[18 + i].tolist()
+        assert (now[0], now[1:]) == ({tags["<2de>"]: tags["<2en>"], tags["<2en>"]: tags["<2de>"]}[was[0]], was[1:])
+        assert first.tgt[18 + i].tolist() == was[1:]
