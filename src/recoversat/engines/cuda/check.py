@@ -3,8 +3,9 @@
 import torch
 from torch import Tensor
 
-from recoversat.engines.cuda.ops import Ops
-from recoversat.engines.cuda.state import SegmentState
+from recoversat.engines.cuda.layers import ManyRows, StepLayers
+from recoversat.engines.cuda.ops import Ops, PlainOps
+from recoversat.engines.cuda.state import Memory, Rows, SegmentState
 from recoversat.engines.cuda.weights import Weights
 from recoversat.vocab import BOS, DEL, N_SPECIAL
 
@@ -44,6 +45,46 @@ def _check_choose(fused: Ops, plain: Ops, weights: Weights) -> None:
             raise RuntimeError(f"the fused choice of tokens gives other {name}")
     torch.testing.assert_close(mine.row_mask, theirs.row_mask)
     torch.testing.assert_close(mine.log_probs, theirs.log_probs, rtol=1e-3, atol=1e-3)
+
+
+def check_few_rows(few: StepLayers, weights: Weights) -> None:
+    """Raise an error where a layer of few rows differs from one in plain torch, from the first step to the third."""
+    many, sizes, n_layers = ManyRows(weights, PlainOps()), weights.sizes, len(weights.decoder)
+    batch, n_rows, length = 2, _SEGMENTS, 2 * _ROOM // 3
+    heads = (n_layers, 2, sizes.n_heads, sizes.head)
+    memory = Memory(
+        _random(batch * length, n_layers * 2 * sizes.heads, weights).view(batch, length, *heads),
+        _mask(weights, batch, length),
+    )
+    memory.mask[1, length // 2 :] = -torch.inf
+    tolerance = 1e-3 if weights.dtype == torch.float32 else 5e-2
+    positions, mask = weights.row_positions(_ROOM, n_rows), _mask(weights, batch, 1, _ROOM) - torch.inf
+    caches = [weights.embedding.new_zeros((batch, _ROOM, *heads[1:])) for _ in range(2)]
+    for step in range(_STEPS + 1):
+        newest = torch.arange(n_rows, device=weights.device) + step * n_rows
+        mask[:, :, newest[step:]] = 0  # segments end one after the other
+        tokens = (torch.arange(batch * n_rows, device=weights.device) + step) % sizes.vocab_true
+        results = [
+            _layer(layers, tokens, Rows([cache], positions, newest, mask), memory, weights)
+            for layers, cache in zip((few, many), caches, strict=True)
+        ]
+        for mine, theirs in zip(*results, strict=True):
+            torch.testing.assert_close(mine, theirs, rtol=tolerance, atol=tolerance)
+    torch.testing.assert_close(*caches, rtol=tolerance, atol=tolerance)
+
+
+def _layer(layers: StepLayers, tokens: Tensor, rows: Rows, memory: Memory, weights: Weights) -> list[Tensor]:
+    """Return what each part of the first decoder layer gives."""
+    attention, cross, feed = weights.decoder[0]
+    x, y = layers.embed(tokens, rows)
+    x, first = layers.attend_rows(x, y, attention, rows, 0, _ROOM)
+    x, second = layers.attend_source(x, layers.project(first, attention.output), cross, memory, 0)
+    x, third = layers.feed(x, layers.project(second, cross.output), feed)
+    return [first, second, third, x, layers.project(third, feed.output)]
+
+
+def _mask(weights: Weights, *shape: int) -> Tensor:
+    return torch.zeros(shape, dtype=weights.dtype, device=weights.device)
 
 
 def _random(n_rows: int, width: int, weights: Weights) -> Tensor:

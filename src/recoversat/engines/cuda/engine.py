@@ -21,7 +21,8 @@ from recoversat.decoding.stepping import Ints
 from recoversat.engines.cuda.beam import BeamSession
 from recoversat.engines.cuda.capture import Capturer
 from recoversat.engines.cuda.causal import CausalSession, GraphVerifier
-from recoversat.engines.cuda.check import check_ops
+from recoversat.engines.cuda.check import check_few_rows, check_ops
+from recoversat.engines.cuda.layers import find_few_rows
 from recoversat.engines.cuda.model import GraphModel
 from recoversat.engines.cuda.ops import find_ops
 from recoversat.engines.cuda.segments import SegmentSession
@@ -67,7 +68,8 @@ class GraphEngine(Engine):
         with torch.inference_mode(), self._on_device():
             weights = collect_weights(model, device, dtype)
             ops = find_ops(device, lambda fused, plain: check_ops(fused, plain, weights), fused)
-            self._model = GraphModel(weights, ops)
+            few_rows = find_few_rows(weights, lambda few: check_few_rows(few, weights), fused)
+            self._model = GraphModel(weights, ops, few_rows)
             self._capturer = Capturer(device)
         self._reference = TorchEngine(model, device, dtype)
         self._max_buckets, self._max_bytes = max_buckets, max_bytes or _memory_for_buffers(device)

@@ -3,42 +3,26 @@
 B sentences, S source, K rows a sentence and step, R = B * K, M cache rows, D model, H heads, E head, L decoder layers.
 """
 
-from dataclasses import dataclass
-
 import torch
 from torch import Tensor
 from torch.nn import functional as F  # noqa: N812
 
+from recoversat.engines.cuda.layers import ManyRows, StepLayers, attend, linear
 from recoversat.engines.cuda.ops import Ops
-from recoversat.engines.cuda.weights import Affine, Block, Weights
+from recoversat.engines.cuda.state import Memory, Rows
+from recoversat.engines.cuda.weights import Weights
 
-
-@dataclass(frozen=True)
-class Memory:
-    """The source as decoder layers see it."""
-
-    keys_values: Tensor  # (B, S, L, 2, H, E)
-    mask: Tensor  # (B, S) 0 where a source token is, -inf on padding
-
-
-@dataclass(frozen=True)
-class Rows:
-    """Rows written so far; the newest of a step go to the places `newest`."""
-
-    caches: list[Tensor]  # L of (B, M, 2, H, E)
-    positions: Tensor  # (M, D)
-    newest: Tensor  # (K,)
-    mask: Tensor  # (B, 1 or K, at least M) 0 where a row is seen, -inf elsewhere
+MOST_ROWS, MOST_SENTENCES = 32, 4  # that kernels for few rows are given: rows a sentence, sentences
 
 
 class GraphModel:
     """A Transformer whose tensors all have fixed places; nothing here waits for the device or asks it anything."""
 
-    def __init__(self, weights: Weights, ops: Ops) -> None:
+    def __init__(self, weights: Weights, ops: Ops, few_rows: StepLayers | None = None) -> None:
         self.weights, self.ops = weights, ops
+        self._many, self.few_rows = ManyRows(weights, ops), few_rows
         sizes = weights.sizes
         self._heads = (sizes.n_heads, sizes.head)
-        self._scale = sizes.head_true**-0.5
         # (V,) what may not begin a segment, where not everything may
         self.barred = torch.zeros(sizes.vocab, dtype=torch.bool, device=weights.device)
 
@@ -69,50 +53,32 @@ class GraphModel:
         mask = memory.mask[:, None, None, :]
         x, y = F.embedding(src.view(-1), w.embedding), positions
         for attention, feed in w.encoder:
-            qkv = _linear(self.ops.add_norm(x, y, attention.norm), attention.inputs)
+            qkv = linear(self.ops.add_norm(x, y, attention.norm), attention.inputs)
             query, key, value = qkv.view(batch, length, 3, *self._heads).unbind(2)
-            y = self._attend(query, key, value, mask, attention.output)
-            y = self._feed(self.ops.add_norm(x, y, feed.norm), feed)
+            y = linear(attend(query, key, value, mask, w.sizes), attention.output)
+            x, inner = self._many.feed(x, y, feed)
+            y = linear(inner, feed.output)
         hidden = self.ops.add_norm(x, y, w.encoder_norm)
         torch.addmm(w.memory.bias, hidden, w.memory.weight.t(), out=memory.keys_values.view(batch * length, -1))
 
     def step(self, tokens: Tensor, rows: Rows, n_seen: int, memory: Memory) -> Tensor:
         """Append one row for each of `tokens` (R,) and return hidden states (R, D); attention spans `n_seen` places."""
-        w, batch = self.weights, memory.mask.shape[0]
-        row_mask, source_mask = rows.mask[:, None, :, :n_seen], memory.mask[:, None, None, :]
-        x, y = F.embedding(tokens, w.embedding), rows.positions.index_select(0, rows.newest)
-        for number, ((attention, cross, feed), cache) in enumerate(zip(w.decoder, rows.caches, strict=True)):
-            qkv = _linear(self.ops.add_norm(x, y, attention.norm), attention.inputs)
-            qkv = qkv.view(batch, -1, 3, *self._heads)
-            cache.index_copy_(1, rows.newest, qkv[:, :, 1:])
-            seen = cache[:, :n_seen]
-            y = self._attend(qkv[:, :, 0], seen[:, :, 0], seen[:, :, 1], row_mask, attention.output)
-            y = self._cross(self.ops.add_norm(x, y, cross.norm), memory, number, source_mask, cross)
-            y = self._feed(self.ops.add_norm(x, y, feed.norm), feed)
+        w, layers = self.weights, self.layers(memory.mask.shape[0], len(rows.newest))
+        x, y = layers.embed(tokens, rows)
+        for number, (attention, cross, feed) in enumerate(w.decoder):
+            x, seen = layers.attend_rows(x, y, attention, rows, number, n_seen)
+            y = layers.project(seen, attention.output)
+            x, seen = layers.attend_source(x, y, cross, memory, number)
+            y = layers.project(seen, cross.output)
+            x, inner = layers.feed(x, y, feed)
+            y = layers.project(inner, feed.output)
         return self.ops.add_norm(x, y, w.decoder_norm)
+
+    def layers(self, batch: int, n_rows: int) -> StepLayers:
+        """Return what computes a step of so many sentences and rows a sentence."""
+        return self.few_rows if self.few_rows and n_rows <= MOST_ROWS and batch <= MOST_SENTENCES else self._many
 
     def logits(self, hidden: Tensor, single: bool) -> Tensor:
         """(R, D) -> (R, V), -inf for what is never written; `single`: no sentence has anything to delete."""
         output = self.weights.vocabulary
         return F.linear(hidden, output.weight, self.weights.single_bias if single else output.bias)
-
-    def _cross(self, normed: Tensor, memory: Memory, layer: int, mask: Tensor, block: Block) -> Tensor:
-        keys, values = memory.keys_values[:, :, layer].unbind(2)
-        query = _linear(normed, block.inputs).view(mask.shape[0], -1, *self._heads)
-        return self._attend(query, keys, values, mask, block.output)
-
-    def _attend(self, query: Tensor, key: Tensor, value: Tensor, mask: Tensor, output: Affine) -> Tensor:
-        """Mix values (B, M, H, E) by attention of queries (B, K, H, E) and project the result to (R, D)."""
-        mixed = F.scaled_dot_product_attention(
-            query.transpose(1, 2), key.transpose(1, 2), value.transpose(1, 2), attn_mask=mask, scale=self._scale
-        )
-        return _linear(mixed.transpose(1, 2).reshape(-1, self.weights.sizes.heads), output)
-
-    def _feed(self, normed: Tensor, block: Block) -> Tensor:
-        inner = block.inputs
-        hidden = torch._addmm_activation(inner.bias, normed, inner.weight.t())  # its ReLU costs no kernel of its own
-        return _linear(hidden, block.output)
-
-
-def _linear(x: Tensor, affine: Affine) -> Tensor:
-    return F.linear(x, affine.weight, affine.bias)

@@ -11,8 +11,8 @@ from typing import NamedTuple
 from torch import Tensor
 
 from recoversat.engines.cuda.capture import Capturer, Replay
-from recoversat.engines.cuda.model import GraphModel, Rows
-from recoversat.engines.cuda.state import Arena, Field, hidden, rung
+from recoversat.engines.cuda.model import GraphModel
+from recoversat.engines.cuda.state import Arena, Field, Rows, hidden, rung
 from recoversat.vocab import PAD
 
 SEEN = (64, 128, 256, 512, 1024)  # cache rows that a step's graph looks at

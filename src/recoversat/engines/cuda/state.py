@@ -1,6 +1,6 @@
 """Static buffers: everything a captured graph reads and writes lies at an address that never changes.
 
-B sentences, S source, K segments, R = B * K rows, T steps, M cache rows.
+B sentences, S source, K segments, R = B * K rows, T steps, M cache rows, D model, H heads, E head, L decoder layers.
 """
 
 from collections.abc import Sequence
@@ -65,6 +65,24 @@ def hidden(dtype: torch.dtype) -> float:
     (-inf, -1024)
     """
     return int(torch.tensor(-torch.inf, dtype=dtype).view(torch.int16)) if dtype in _HALF else -np.inf
+
+
+@dataclass(frozen=True)
+class Memory:
+    """The source as decoder layers see it."""
+
+    keys_values: Tensor  # (B, S, L, 2, H, E)
+    mask: Tensor  # (B, S) 0 where a source token is, -inf on padding
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Rows written so far; the newest of a step go to the places `newest`."""
+
+    caches: list[Tensor]  # L of (B, M, 2, H, E)
+    positions: Tensor  # (M, D)
+    newest: Tensor  # (K,)
+    mask: Tensor  # (B, 1 or K, at least M) 0 where a row is seen, -inf elsewhere
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,323 @@
+# mypy: disable-error-code="no-untyped-def, untyped-decorator, misc, import-not-found, import-untyped"
+"""Triton kernels for the few rows of one sentence, where a step is a chain of kernels that do next to nothing.
+
+Each takes what lies between two products into one of them: the sum of what came before, its norm, a product, and
+attention with the product's own head. A program computes the norm of all its rows anew, which costs less than a kernel.
+B sentences, K rows a sentence, R = B * K, D model, H heads, E head, M cache rows, S source, L decoder layers.
+"""
+
+from typing import NamedTuple
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+
+from recoversat.engines.cuda.layers import linear
+from recoversat.engines.cuda.state import Memory, Rows
+from recoversat.engines.cuda.weights import Affine, Block, Norm, Weights
+
+_UNITS = 16  # of a feed-forward layer, that a program computes
+
+
+@triton.jit
+def _sums(x_ptr, y_ptr, at, y_at, columns, kept, WIDTH: tl.constexpr):  # noqa: N803
+    """Return x + y of these rows and columns, rounded as a sum of its own would be."""
+    inside = kept[:, None] & (columns < WIDTH)[None, :]
+    x = tl.load(x_ptr + at[:, None] * WIDTH + columns[None, :], mask=inside, other=0.0).to(tl.float32)
+    y = tl.load(y_ptr + y_at[:, None] * WIDTH + columns[None, :], mask=inside, other=0.0).to(tl.float32)
+    return (x + y).to(x_ptr.dtype.element_ty)
+
+
+@triton.jit
+def _moments(
+    x_ptr, y_ptr, total_ptr, at, y_at, kept, size, eps, share, WIDTH: tl.constexpr, BLOCK: tl.constexpr  # noqa: N803
+):  # fmt: skip
+    """Return mean and 1 / deviation of x + y of each row; the first program that has the rows stores the sums."""
+    columns = tl.arange(0, BLOCK)
+    total = _sums(x_ptr, y_ptr, at, y_at, columns, kept, WIDTH)
+    if share == 0:
+        inside = kept[:, None] & (columns < WIDTH)[None, :]
+        tl.store(total_ptr + at[:, None] * WIDTH + columns[None, :], total, mask=inside)
+    total = total.to(tl.float32)
+    mean = tl.sum(total, axis=1) / size
+    centred = tl.where((columns < size)[None, :], total - mean[:, None], 0.0)
+    return mean, 1.0 / tl.sqrt(tl.sum(centred * centred, axis=1) / size + eps)
+
+
+@triton.jit
+def _normed(
+    x_ptr, y_ptr, weight_ptr, bias_ptr, at, y_at, kept, mean, rate, columns, size, WIDTH: tl.constexpr  # noqa: N803
+):  # fmt: skip
+    """Return some columns of the norm of x + y."""
+    total = _sums(x_ptr, y_ptr, at, y_at, columns, kept, WIDTH).to(tl.float32)
+    weight = tl.load(weight_ptr + columns).to(tl.float32)
+    bias = tl.load(bias_ptr + columns).to(tl.float32)
+    centred = tl.where((columns < size)[None, :], total - mean[:, None], 0.0)
+    return (centred * rate[:, None] * weight[None, :] + bias[None, :]).to(x_ptr.dtype.element_ty)
+
+
+@triton.jit
+def _turned(weight_ptr, first, columns, WIDTH: tl.constexpr, N: tl.constexpr):  # noqa: N803
+    """Load rows `first` to `first` + N of a weight (out, in), turned: (columns, N)."""
+    return tl.load(weight_ptr + (first + tl.arange(0, N))[None, :] * WIDTH + columns[:, None])
+
+
+@triton.jit
+def _mixed(query, keys, values, seen, best, total, mixed, scale, PRECISION: tl.constexpr):  # noqa: N803
+    """Take more keys and values into attention that goes on: the largest score, the sum and the mixture so far."""
+    scores = tl.dot(query, tl.trans(keys), input_precision=PRECISION) * scale
+    scores = tl.where(seen, scores, -1.0e30)  # finite, lest -inf meet -inf
+    larger = tl.maximum(best, tl.max(scores, axis=1))
+    shares = tl.exp(scores - larger[:, None])
+    shrunk = tl.exp(best - larger)
+    total = total * shrunk + tl.sum(shares, axis=1)
+    mixed = mixed * shrunk[:, None] + tl.dot(shares.to(values.dtype), values, input_precision=PRECISION)
+    return larger, total, mixed
+
+
+@triton.jit(do_not_specialize=["y_rows", "n_rows", "room", "mask_sentence", "mask_row"])
+def _self_kernel(
+    x_ptr, y_ptr, total_ptr, norm_weight_ptr, norm_bias_ptr, weight_ptr, bias_ptr, cache_ptr, rows_ptr, mask_ptr,
+    out_ptr, y_rows, n_rows, size, eps, scale, room, mask_sentence, mask_row,
+    WIDTH: tl.constexpr, BLOCK: tl.constexpr, HEADS: tl.constexpr, HEAD: tl.constexpr, ROWS: tl.constexpr,  # noqa: N803
+    CHUNK: tl.constexpr, PLACES: tl.constexpr, PRECISION: tl.constexpr,  # noqa: N803
+):  # fmt: skip
+    sentence, head = tl.program_id(0), tl.program_id(1)
+    row, lane = tl.arange(0, ROWS), tl.arange(0, HEAD)
+    kept = row < n_rows
+    at = sentence * n_rows + row
+    y_at = at % y_rows
+    mean, rate = _moments(x_ptr, y_ptr, total_ptr, at, y_at, kept, size, eps, head, WIDTH, BLOCK)
+    query = tl.zeros((ROWS, HEAD), tl.float32)
+    key = tl.zeros((ROWS, HEAD), tl.float32)
+    value = tl.zeros((ROWS, HEAD), tl.float32)
+    for start in range(0, WIDTH, CHUNK):
+        columns = start + tl.arange(0, CHUNK)
+        normed = _normed(
+            x_ptr, y_ptr, norm_weight_ptr, norm_bias_ptr, at, y_at, kept, mean, rate, columns, size, WIDTH
+        )  # fmt: skip
+        query = tl.dot(normed, _turned(weight_ptr, head * HEAD, columns, WIDTH, HEAD), query, input_precision=PRECISION)
+        key = tl.dot(
+            normed, _turned(weight_ptr, (HEADS + head) * HEAD, columns, WIDTH, HEAD), key, input_precision=PRECISION
+        )
+        value = tl.dot(
+            normed, _turned(weight_ptr, (2 * HEADS + head) * HEAD, columns, WIDTH, HEAD), value,
+            input_precision=PRECISION,
+        )  # fmt: skip
+    kind = x_ptr.dtype.element_ty
+    own = head * HEAD + lane
+    query = (query + tl.load(bias_ptr + own).to(tl.float32)[None, :]).to(kind)
+    key = (key + tl.load(bias_ptr + HEADS * HEAD + own).to(tl.float32)[None, :]).to(kind)
+    value = (value + tl.load(bias_ptr + 2 * HEADS * HEAD + own).to(tl.float32)[None, :]).to(kind)
+
+    newest = tl.load(rows_ptr + row, mask=kept, other=0)
+    base = cache_ptr + sentence.to(tl.int64) * room * (2 * HEADS * HEAD)
+    place = base + newest[:, None] * (2 * HEADS * HEAD) + own[None, :]
+    tl.store(place, key, mask=kept[:, None])
+    tl.store(place + HEADS * HEAD, value, mask=kept[:, None])
+
+    masks = mask_ptr + sentence * mask_sentence + row[:, None] * mask_row  # (ROWS, 1)
+    own_seen = tl.load(masks + newest[None, :], mask=kept[:, None] & kept[None, :], other=float("-inf")) == 0
+    best = tl.full((ROWS,), -1.0e30, tl.float32)
+    total = tl.zeros((ROWS,), tl.float32)
+    mixed = tl.zeros((ROWS, HEAD), tl.float32)
+    best, total, mixed = _mixed(query, key, value, own_seen, best, total, mixed, scale, PRECISION)
+    first = tl.load(rows_ptr)  # rows before it were written in earlier steps, rows after the newest are seen by none
+    for start in range(0, first, PLACES):
+        places = start + tl.arange(0, PLACES)
+        old = places < first
+        cached = base + places[:, None] * (2 * HEADS * HEAD) + own[None, :]
+        keys = tl.load(cached, mask=old[:, None], other=0.0)
+        values = tl.load(cached + HEADS * HEAD, mask=old[:, None], other=0.0)
+        visible = tl.load(masks + places[None, :], mask=kept[:, None] & old[None, :], other=float("-inf")) == 0
+        best, total, mixed = _mixed(query, keys, values, visible, best, total, mixed, scale, PRECISION)
+    out = out_ptr + at[:, None] * (HEADS * HEAD) + own[None, :]
+    tl.store(out, (mixed / total[:, None]).to(kind), mask=kept[:, None])
+
+
+@triton.jit(do_not_specialize=["n_rows", "length", "layer", "layers"])
+def _cross_kernel(
+    x_ptr, y_ptr, total_ptr, norm_weight_ptr, norm_bias_ptr, weight_ptr, bias_ptr, memory_ptr, mask_ptr, out_ptr,
+    n_rows, size, eps, scale, length, layer, layers,
+    WIDTH: tl.constexpr, BLOCK: tl.constexpr, HEADS: tl.constexpr, HEAD: tl.constexpr, ROWS: tl.constexpr,  # noqa: N803
+    CHUNK: tl.constexpr, PLACES: tl.constexpr, PRECISION: tl.constexpr,  # noqa: N803
+):  # fmt: skip
+    sentence, head = tl.program_id(0), tl.program_id(1)
+    row, lane = tl.arange(0, ROWS), tl.arange(0, HEAD)
+    kept = row < n_rows
+    at = sentence * n_rows + row
+    mean, rate = _moments(x_ptr, y_ptr, total_ptr, at, at, kept, size, eps, head, WIDTH, BLOCK)
+    query = tl.zeros((ROWS, HEAD), tl.float32)
+    for start in range(0, WIDTH, CHUNK):
+        columns = start + tl.arange(0, CHUNK)
+        normed = _normed(x_ptr, y_ptr, norm_weight_ptr, norm_bias_ptr, at, at, kept, mean, rate, columns, size, WIDTH)
+        query = tl.dot(normed, _turned(weight_ptr, head * HEAD, columns, WIDTH, HEAD), query, input_precision=PRECISION)
+    kind = x_ptr.dtype.element_ty
+    own = head * HEAD + lane
+    query = (query + tl.load(bias_ptr + own).to(tl.float32)[None, :]).to(kind)
+    best = tl.full((ROWS,), -1.0e30, tl.float32)
+    total = tl.zeros((ROWS,), tl.float32)
+    mixed = tl.zeros((ROWS, HEAD), tl.float32)
+    stride = layers * 2 * HEADS * HEAD
+    base = memory_ptr + sentence.to(tl.int64) * length * stride + layer * 2 * HEADS * HEAD
+    for start in range(0, length, PLACES):
+        places = start + tl.arange(0, PLACES)
+        inside = places < length
+        source = base + places[:, None] * stride + own[None, :]
+        keys = tl.load(source, mask=inside[:, None], other=0.0)
+        values = tl.load(source + HEADS * HEAD, mask=inside[:, None], other=0.0)
+        visible = tl.load(mask_ptr + sentence * length + places, mask=inside, other=float("-inf")) == 0
+        best, total, mixed = _mixed(
+            query, keys, values, kept[:, None] & visible[None, :], best, total, mixed, scale, PRECISION
+        )
+    out = out_ptr + at[:, None] * (HEADS * HEAD) + own[None, :]
+    tl.store(out, (mixed / total[:, None]).to(kind), mask=kept[:, None])
+
+
+@triton.jit(do_not_specialize=["n_rows"])
+def _feed_kernel(
+    x_ptr, y_ptr, total_ptr, norm_weight_ptr, norm_bias_ptr, weight_ptr, bias_ptr, out_ptr, n_rows, size, eps,
+    WIDTH: tl.constexpr, BLOCK: tl.constexpr, HIDDEN: tl.constexpr, ROWS: tl.constexpr, CHUNK: tl.constexpr,  # noqa: N803
+    UNITS: tl.constexpr, PRECISION: tl.constexpr,  # noqa: N803
+):  # fmt: skip
+    block, first = tl.program_id(0), tl.program_id(1) * UNITS
+    at = block * ROWS + tl.arange(0, ROWS)
+    kept = at < n_rows
+    mean, rate = _moments(x_ptr, y_ptr, total_ptr, at, at, kept, size, eps, first, WIDTH, BLOCK)
+    inner = tl.zeros((ROWS, UNITS), tl.float32)
+    for start in range(0, WIDTH, CHUNK):
+        columns = start + tl.arange(0, CHUNK)
+        normed = _normed(x_ptr, y_ptr, norm_weight_ptr, norm_bias_ptr, at, at, kept, mean, rate, columns, size, WIDTH)
+        inner = tl.dot(normed, _turned(weight_ptr, first, columns, WIDTH, UNITS), inner, input_precision=PRECISION)
+    units = first + tl.arange(0, UNITS)
+    inner = tl.maximum(inner + tl.load(bias_ptr + units).to(tl.float32)[None, :], 0.0)
+    tl.store(out_ptr + at[:, None] * HIDDEN + units[None, :], inner.to(x_ptr.dtype.element_ty), mask=kept[:, None])
+
+
+@triton.jit(do_not_specialize=["n_rows"])
+def _project_kernel(
+    x_ptr, weight_ptr, bias_ptr, out_ptr, n_rows,
+    INPUTS: tl.constexpr, OUTPUTS: tl.constexpr, ROWS: tl.constexpr, CHUNK: tl.constexpr, UNITS: tl.constexpr,  # noqa: N803
+    PRECISION: tl.constexpr,  # noqa: N803
+):  # fmt: skip
+    first = tl.program_id(1) * UNITS
+    at = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
+    kept = (at < n_rows)[:, None]
+    total = tl.zeros((ROWS, UNITS), tl.float32)
+    for start in range(0, INPUTS, CHUNK):
+        columns = start + tl.arange(0, CHUNK)
+        x = tl.load(x_ptr + at[:, None] * INPUTS + columns[None, :], mask=kept, other=0.0)
+        total = tl.dot(x, _turned(weight_ptr, first, columns, INPUTS, UNITS), total, input_precision=PRECISION)
+    units = first + tl.arange(0, UNITS)
+    total += tl.load(bias_ptr + units).to(tl.float32)[None, :]
+    tl.store(out_ptr + at[:, None] * OUTPUTS + units[None, :], total.to(x_ptr.dtype.element_ty), mask=kept)
+
+
+@triton.jit(do_not_specialize=["n_rows"])
+def _embed_kernel(
+    tokens_ptr, newest_ptr, table_ptr, positions_ptr, x_ptr, y_ptr, n_rows,
+    WIDTH: tl.constexpr, BLOCK: tl.constexpr,  # noqa: N803
+):  # fmt: skip
+    row = tl.program_id(0)
+    columns = tl.arange(0, BLOCK)
+    inside = columns < WIDTH
+    token, place = tl.load(tokens_ptr + row), tl.load(newest_ptr + row % n_rows)
+    tl.store(x_ptr + row * WIDTH + columns, tl.load(table_ptr + token * WIDTH + columns, mask=inside), mask=inside)
+    tl.store(y_ptr + row * WIDTH + columns, tl.load(positions_ptr + place * WIDTH + columns, mask=inside), mask=inside)
+
+
+class Tiles(NamedTuple):
+    """How the work of a kernel is cut; measured on an H200 (`benchmarks/few_rows.py`)."""
+
+    chunk: int  # inputs of a product at a time
+    warps: int
+    stages: int
+
+
+class FewRows:
+    """`StepLayers` in half as many kernels as otherwise."""
+
+    def __init__(self, weights: Weights) -> None:
+        half, sizes = weights.dtype != torch.float32, weights.sizes
+        self._embedding, self._sizes, self._precision = weights.embedding, sizes, "tf32" if half else "ieee"
+        self._scale = sizes.head_true**-0.5
+        wide, narrow = (Tiles(128, 8, 3), Tiles(128, 4, 3)) if half else (Tiles(32, 4, 1), Tiles(32, 4, 1))
+        self._self, self._cross, self._inner, self._outer = wide, narrow, narrow, narrow
+
+    @staticmethod
+    def fits(weights: Weights) -> bool:
+        """Say whether the kernels can do with these sizes."""
+        sizes, hidden = weights.sizes, [len(feed.inputs.bias) for _, _, feed in weights.decoder]
+        even = sizes.d_model % 128 == 0 and sizes.d_model <= 1024 and all(size % _UNITS == 0 for size in hidden)
+        return sizes.head in {16, 32, 64, 128} and even
+
+    def embed(self, tokens: Tensor, rows: Rows) -> tuple[Tensor, Tensor]:
+        table = self._embedding
+        x = table.new_empty((len(tokens), table.shape[1]))
+        y = torch.empty_like(x)
+        _embed_kernel[(len(tokens),)](
+            tokens, rows.newest, table, rows.positions, x, y, len(rows.newest), WIDTH=x.shape[1],
+            BLOCK=triton.next_power_of_2(x.shape[1]), num_warps=4,
+        )  # fmt: skip
+        return x, y
+
+    def attend_rows(
+        self, x: Tensor, y: Tensor, block: Block, rows: Rows, layer: int, n_seen: int
+    ) -> tuple[Tensor, Tensor]:
+        cache, tiles, mask = rows.caches[layer], self._self, rows.mask
+        batch, n_rows = cache.shape[0], len(rows.newest)
+        total, out = torch.empty_like(x), x.new_empty((len(x), self._sizes.heads))
+        _self_kernel[(batch, self._sizes.n_heads)](
+            x, y, total, *_weights(block.norm, block.inputs), cache, rows.newest, mask, out,
+            len(y), n_rows, block.norm.size, block.norm.eps, self._scale, cache.shape[1],
+            mask.stride(0) if mask.shape[0] > 1 else 0, mask.stride(1) if mask.shape[1] > 1 else 0,
+            **self._constants(n_rows, tiles), PLACES=32,
+        )  # fmt: skip
+        return total, out
+
+    def attend_source(self, x: Tensor, y: Tensor, block: Block, memory: Memory, layer: int) -> tuple[Tensor, Tensor]:
+        batch, length, layers = memory.keys_values.shape[:3]
+        total, out = torch.empty_like(x), x.new_empty((len(x), self._sizes.heads))
+        n_rows, tiles = len(x) // batch, self._cross
+        _cross_kernel[(batch, self._sizes.n_heads)](
+            x, y, total, *_weights(block.norm, block.inputs), memory.keys_values, memory.mask, out,
+            n_rows, block.norm.size, block.norm.eps, self._scale, length, layer, layers,
+            **self._constants(n_rows, tiles), PLACES=32,
+        )  # fmt: skip
+        return total, out
+
+    def feed(self, x: Tensor, y: Tensor, block: Block) -> tuple[Tensor, Tensor]:
+        tiles, hidden = self._inner, len(block.inputs.bias)
+        total, out = torch.empty_like(x), x.new_empty((len(x), hidden))
+        constants = self._constants(min(len(x), 32), tiles)
+        del constants["HEADS"], constants["HEAD"]
+        _feed_kernel[(triton.cdiv(len(x), constants["ROWS"]), hidden // _UNITS)](
+            x, y, total, *_weights(block.norm, block.inputs), out, len(x), block.norm.size, block.norm.eps,
+            **constants, HIDDEN=hidden, UNITS=_UNITS,
+        )  # fmt: skip
+        return total, out
+
+    def project(self, x: Tensor, affine: Affine) -> Tensor:
+        outputs, inputs = affine.weight.shape
+        if inputs % self._outer.chunk:
+            return linear(x, affine)
+        out, n_rows = x.new_empty((len(x), outputs)), max(16, triton.next_power_of_2(min(len(x), 32)))
+        _project_kernel[(triton.cdiv(len(x), n_rows), outputs // _UNITS)](
+            x, affine.weight, affine.bias, out, len(x), INPUTS=inputs, OUTPUTS=outputs, ROWS=n_rows,
+            CHUNK=self._outer.chunk, UNITS=_UNITS, PRECISION=self._precision, num_warps=self._outer.warps,
+            num_stages=self._outer.stages,
+        )  # fmt: skip
+        return out
+
+    def _constants(self, n_rows: int, tiles: Tiles) -> dict[str, int | str]:
+        width = self._sizes.d_model
+        return {
+            "WIDTH": width, "BLOCK": triton.next_power_of_2(width), "HEADS": self._sizes.n_heads,
+            "HEAD": self._sizes.head, "ROWS": max(16, triton.next_power_of_2(n_rows)), "CHUNK": tiles.chunk,
+            "PRECISION": self._precision, "num_warps": tiles.warps, "num_stages": tiles.stages,
+        }  # fmt: skip
+
+
+def _weights(norm: Norm, affine: Affine) -> tuple[Tensor, ...]:
+    return norm.weight, norm.bias, affine.weight, affine.bias
