@@ -4,6 +4,8 @@ import os
 import random
 import re
 import signal
+import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -193,11 +195,11 @@ def test_five_pairs_leave_none_for_validation_and_it_is_said(tmp_path: Path, rec
 def test_distilling_refuses_other_settings_and_shares_the_work(finished: Path, tmp_path: Path, recoversat: Run) -> None:
     base = ["distill", finished / "teacher-model", finished / "corpus", "--shard-size", 500]
     whole = tmp_path / "whole"
-    with Forked([*base, "--out", whole]) as killed:
-        while killed.poll() is None and not list(tmp_path.glob("whole.shards/shard-000000.npz")):
-            time.sleep(0.01)
-        os.kill(killed.pid, signal.SIGKILL)
-        killed.wait()
+    killed = subprocess.Popen([sys.executable, "-m", "recoversat", *map(str, base), "--out", str(whole)])
+    while killed.poll() is None and not list(tmp_path.glob("whole.shards/shard-000000.npz")):
+        time.sleep(0.01)
+    os.kill(killed.pid, signal.SIGKILL)
+    killed.wait()
     first = tmp_path / "whole.shards" / "shard-000000.npz"
     made = first.stat().st_mtime_ns
     refused = recoversat(*base, "--out", whole, "--beam", 2, expect=2)
