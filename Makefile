@@ -7,7 +7,8 @@ PY := $(VENV)/bin/python
 setup: $(VENV)/.installed
 $(VENV)/.installed: pyproject.toml constraints.txt
 	python3 -m venv $(VENV)
-	$(PY) -m pip install --quiet -c constraints.txt -e ".[train,serve,dev,docs]"
+	$(PY) -m pip install --quiet --no-compile -c constraints.txt -e ".[train,serve,dev,docs]"
+	-$(PY) -m compileall -qq -j 0 $(VENV)/lib  # as pip would, but on all cores; some packages hold what is no Python
 	touch $@
 
 demo: $(DEMO)/.installed  # without torch: the built-in model translates, and shows its segments

@@ -11,38 +11,67 @@ from unittest.mock import patch
 
 ONE_THREAD = {"OMP_NUM_THREADS": "1"}  # sums are added in one order
 _CONTEXT = get_context("forkserver")
-_CONTEXT.set_forkserver_preload(
-    [
-        "torch",
-        "torch._dynamo",
-        "matplotlib.figure",
-        "onnxruntime",
-        "sacrebleu",
-        "sentencepiece",
-        "recoversat.cli",
-        __name__,
-    ]
-)
+_CONTEXT.set_forkserver_preload(["tests.system.preloaded"])
+
+
+class Forked:
+    """`recoversat ARGUMENTS`, started in a process that has torch imported; it sees one thread."""
+
+    def __init__(self, arguments: list[object], stdin: str | None = None, cwd: Path | None = None, **more: str) -> None:
+        _start()
+        self.arguments = list(map(str, arguments))
+        self._folder = tempfile.TemporaryDirectory()
+        streams = [Path(self._folder.name, name) for name in ("in", "out", "err")]
+        streams[0].write_text(stdin or "", encoding="utf-8", newline="")
+        for path in streams[1:]:
+            path.touch()
+        self._out, self._err = streams[1:]
+        environment = os.environ | ONE_THREAD | more
+        self._process = _CONTEXT.Process(
+            target=_command, args=(self.arguments, streams, environment, cwd or Path.cwd())
+        )
+        self._process.start()
+        assert self._process.pid
+        self.pid: int = self._process.pid
+
+    @property
+    def out(self) -> str:
+        """What it has written to standard output so far."""
+        return self._out.read_bytes().decode()
+
+    @property
+    def said(self) -> str:
+        """What it has said on standard error so far."""
+        return self._err.read_bytes().decode()
+
+    def poll(self) -> int | None:
+        """Return its exit code, if it has ended."""
+        return self._process.exitcode
+
+    def wait(self, timeout: float = 600) -> int:
+        """Wait for its end and return its exit code."""
+        self._process.join(timeout)
+        if (code := self._process.exitcode) is None:
+            raise TimeoutExpired(self.arguments, timeout)
+        return code
+
+    def __enter__(self) -> "Forked":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """End it, if it runs still."""
+        self._process.kill()
+        self._process.join()
+        self._folder.cleanup()
 
 
 def run(
     arguments: list[str], stdin: str | None, cwd: Path | None = None, timeout: float = 600
 ) -> CompletedProcess[str]:
-    """Run `recoversat ARGUMENTS` in a process that has torch imported; it sees one thread."""
-    _start()
-    with tempfile.TemporaryDirectory() as folder:
-        streams = [Path(folder, name) for name in ("in", "out", "err")]
-        streams[0].write_text(stdin or "", encoding="utf-8", newline="")
-        process = _CONTEXT.Process(
-            target=_command, args=(arguments, streams, os.environ | ONE_THREAD, cwd or Path.cwd())
-        )
-        process.start()
-        process.join(timeout)
-        if process.exitcode is None:
-            process.kill()
-            raise TimeoutExpired(arguments, timeout)
-        out, err = (path.read_bytes().decode() for path in streams[1:])
-        return CompletedProcess(arguments, process.exitcode, out, err)
+    """Run a command to its end."""
+    with Forked([*arguments], stdin, cwd) as command:
+        code = command.wait(timeout)
+        return CompletedProcess(arguments, code, command.out, command.said)
 
 
 @cache
@@ -59,8 +88,8 @@ def _command(arguments: list[str], streams: list[Path], environment: dict[str, s
         os.dup2(opened, number)
         os.close(opened)
     sys.stdin, sys.stdout, sys.stderr = (
-        open(number, mode, encoding="utf-8", closefd=False)  # noqa: SIM115
-        for number, mode in enumerate("rww")
+        open(number, mode, buffering, encoding="utf-8", closefd=False)  # noqa: SIM115
+        for number, (mode, buffering) in enumerate((("r", -1), ("w", -1), ("w", 1)))
     )
     os.environ.clear()
     os.environ.update(environment)

@@ -57,6 +57,15 @@ def write_random_model(folder: Path) -> Path:
     return folder
 
 
+def write_exported_model(folder: Path) -> Path:
+    """Write a random model for machines without torch: who serves it is ready sooner."""
+    from recoversat.export.folder import export_folder
+
+    model = write_random_model(folder.with_name("random"))
+    export_folder(model, folder, ("fp32",), None, force=True)
+    return folder
+
+
 def sentence(number: int) -> str:
     """Write a sentence for a number; different numbers below a thousand have different ones."""
     return " ".join([*(WORDS[int(digit)] for digit in f"{number:03d}"), *WORDS[: number % 7]])

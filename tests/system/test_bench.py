@@ -30,7 +30,7 @@ def test_systems_are_timed_on_a_text(tmp_path: Path, recoversat: Run) -> None:
     }  # fmt: skip
     options = [part for name, path in systems.items() for part in ("--system", f"{name}={path}")]
     files = ["--src", tmp_path / "src", "--ref", tmp_path / "ref", "--out", tmp_path / "out"]
-    few = ["--rounds", 2, "--batch", 1, "--batch", 4, "--threads", 1, "--sentences", 6]
+    few = ["--rounds", 2, "--batch", 1, "--batch", 4, "--threads", 1, "--sentences", 6, "--warm-up", 0]
     done = recoversat("bench", *options, *files, *few)
     written = json.loads((tmp_path / "out" / "bench.json").read_text())
     assert [system["name"] for system in written["systems"]] == list(systems)
@@ -67,7 +67,7 @@ def test_untrained_models_are_made_up_and_timed(tmp_path: Path, recoversat: Run)
     systems = 21 if CAN_BUILD else 17
     shape = "d_model=32,d_hidden=32,n_heads=2,encoder_layers=1,decoder_layers=1"
     few = ["--rounds", 1, "--batch", 1, "--batch", 3, "--threads", 1, "--sentences", 2, "--length", 9]
-    more = ["--vocab", 64, "--segments", 3, "--out", tmp_path / "out"]
+    more = ["--vocab", 64, "--segments", 3, "--out", tmp_path / "out", "--warm-up", 0.01]
     done = recoversat("bench", "--untrained", shape, *few, *more)
     assert "translations of exactly 9: 9 steps one by one, 5 with K = 3" in done.stdout
     written = json.loads((tmp_path / "out" / "bench.json").read_text())

@@ -312,20 +312,18 @@ def test_the_command_needs_no_model(tmp_path: Path) -> None:
     assert "en into de, de into en" in wrong.stderr
 
 
-def test_tags_go_around_the_words_that_render_what_they_held() -> None:
+def test_tags_go_around_the_words_that_render_what_they_held(recoversat: Run) -> None:
     page = '<p>The <b>weather</b> is very nice today, so we <a href="x">went for a walk</a> in the park.</p>'
-    command = [sys.executable, "-m", "recoversat", "translate", "--to", "de", "--format", "html"]
-    done = subprocess.run(command, input=page, capture_output=True, text=True, timeout=120)
+    done = recoversat("translate", "--to", "de", "--format", "html", stdin=page)
     assert "<b>Wetter</b>" in done.stdout, done.stderr
     assert 'im Park <a href="x">spazieren</a>.</p>' in done.stdout
 
 
-def test_images_icons_and_comments_do_not_cut_a_sentence() -> None:
+def test_images_icons_and_comments_do_not_cut_a_sentence(recoversat: Run) -> None:
     page = """<p>Click <img src="x"> to open the <b>door</b>.</p>
 <p>We went to the market <!-- note --> and bought two red apples.</p>
 <p>I saw <a href="u"><i class="icon"></i></a> your brother at the station yesterday.</p>"""
-    command = [sys.executable, "-m", "recoversat", "translate", "--to", "de", "--format", "html"]
-    done = subprocess.run(command, input=page, capture_output=True, text=True, timeout=120)
+    done = recoversat("translate", "--to", "de", "--format", "html", stdin=page)
     door, market, brother = done.stdout.splitlines()
     assert door == '<p>Klicken Sie auf <img src="x">, um die <b>Tür</b> zu öffnen.</p>'
     assert market == "<p>Wir gingen zum Markt <!-- note --> und kauften zwei rote Äpfel.</p>"
@@ -333,10 +331,9 @@ def test_images_icons_and_comments_do_not_cut_a_sentence() -> None:
     assert brother.endswith("gesehen.</p>")
 
 
-def test_icons_and_other_spaces_change_no_word() -> None:
+def test_icons_and_other_spaces_change_no_word(recoversat: Run) -> None:
     page = '<a><i class="f"></i>Read more</a><p>Read more <img src="x"></p><p>Our&nbsp;house is&nbsp;new&#8203;.</p>'
-    command = [sys.executable, "-m", "recoversat", "translate", "--to", "de", "--format", "html"]
-    done = subprocess.run(command, input=page, capture_output=True, text=True, timeout=120)
+    done = recoversat("translate", "--to", "de", "--format", "html", stdin=page)
     wanted = '<a><i class="f"></i>Mehr lesen</a><p>Mehr lesen <img src="x"></p><p>Unser Haus ist neu.</p>'
     assert done.stdout.strip() == wanted
 
@@ -367,7 +364,7 @@ def test_a_program_that_waits_gets_each_answer_at_once() -> None:
         assert talk.wait(30) == 0
 
 
-def test_it_gets_the_segments_at_once_too_but_nothing_that_looks_at_all_lines() -> None:
+def test_it_gets_the_segments_at_once_too_but_nothing_that_looks_at_all_lines(recoversat: Run) -> None:
     command = [sys.executable, "-m", "recoversat", "translate", "--to", "de", "--line-buffered"]
     with subprocess.Popen([*command, "--show", "segments"], stdin=PIPE, stdout=PIPE, text=True) as talk:
         assert talk.stdin
@@ -379,8 +376,7 @@ def test_it_gets_the_segments_at_once_too_but_nothing_that_looks_at_all_lines() 
         talk.stdin.close()
         assert talk.wait(30) == 0
     for more in (["--force", "1:1=Guten"], ["--format", "text"]):
-        refused = subprocess.run([*command, *more], input="Hi\n", capture_output=True, text=True, timeout=120)
-        assert refused.returncode == 2
+        refused = recoversat(*command[3:], *more, stdin="Hi\n", expect=2)
         assert "--line-buffered" in refused.stderr
 
 
@@ -396,17 +392,14 @@ def test_all_built_in_models_together_stay_small() -> None:
         assert word in card
 
 
-def test_without_repairs_the_built_in_model_repeats_itself() -> None:
-    command = [sys.executable, "-m", "recoversat", "translate", "--from", "en", "--to", "de"]
+def test_without_repairs_the_built_in_model_repeats_itself(recoversat: Run) -> None:
+    ask = ["translate", "--from", "en", "--to", "de"]
     text = "Tom wants to go to college.\n"
-    repaired, raw = (
-        subprocess.run([*command, *options], input=text, capture_output=True, text=True, check=True).stdout
-        for options in ([], ["--no-repairs"])
-    )
+    repaired, raw = (recoversat(*ask, *options, stdin=text).stdout for options in ([], ["--no-repairs"]))
     assert (repaired, raw) == ("Tom will studieren.\n", "Tom will studieren studieren.\n")
-    refused = subprocess.run([*command, "--format", "word"], input=text, capture_output=True, text=True)
+    refused = recoversat(*ask, "--format", "word", stdin=text, expect=2)
     known = "lines, text, html, srt, vtt, docx, odt, tmx, po, md"
-    assert (refused.returncode, refused.stderr) == (2, f"error: --format word: there are {known}\n")
+    assert refused.stderr == f"error: --format word: there are {known}\n"
 
 
 @needs_compiler

@@ -16,6 +16,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.system.forking import Forked
 from tests.system.tiny_model import write_tiny_model
 
 Run = Callable[..., subprocess.CompletedProcess[str]]
@@ -185,16 +186,14 @@ def marked_lines(out: Path) -> int:
 
 def stop_after(arguments: list[object], out: Path, n_lines: int, number: signal.Signals) -> tuple[int, str]:
     """Start a command and stop it when it has kept so many lines; returns its exit code and what it said."""
-    command = [*COMMAND, *map(str, arguments)]
-    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as process:
+    with Forked(arguments) as process:
         deadline = time.monotonic() + 120
         while marked_lines(out) < n_lines:
             assert process.poll() is None
             assert time.monotonic() < deadline
             time.sleep(0.005)
-        process.send_signal(number)
-        _, said = process.communicate(timeout=60)
-        return process.returncode, said
+        os.kill(process.pid, number)
+        return process.wait(60), process.said
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL, signal.SIGTERM])
@@ -250,7 +249,7 @@ def test_nothing_goes_on_as_something_else(lines: Path, tmp_path: Path, recovers
 def test_two_commands_do_not_write_one_file(lines: Path, tmp_path: Path, recoversat: Run) -> None:
     out = tmp_path / "out.txt"
     command = ["translate", lines, "--out", out, *SETTINGS]
-    with subprocess.Popen([*COMMAND, *map(str, command)], stderr=subprocess.DEVNULL) as first:
+    with Forked(command) as first:
         while not marked_lines(out):
             assert first.poll() is None
             time.sleep(0.005)

@@ -15,6 +15,7 @@ from recoversat.data.corpus import open_corpus
 from recoversat.files.storage import read_json
 from recoversat.model.weights import read_weights
 from tests.system.conftest import Run
+from tests.system.forking import Forked
 
 SAMPLE = Path(__file__).parents[1] / "data"
 TINY = {
@@ -47,26 +48,19 @@ def finished(tmp_path_factory: pytest.TempPathFactory, recoversat: Run) -> Path:
     return out
 
 
-def kill_in(stage: str, out: Path, env: dict[str, str]) -> None:
+def kill_in(stage: str, out: Path) -> None:
     """Start `fit`, wait for a stage to begin and kill it a random moment later."""
-    process = subprocess.Popen(
-        [sys.executable, "-m", "recoversat", *arguments(out)], env=env, stderr=subprocess.PIPE, text=True
-    )
-    assert process.stderr
-    for line in process.stderr:
-        if re.match(rf"\[\d/7\] {stage}: (?!done before)", line):
-            time.sleep(random.Random(time.time_ns()).random() * 0.7)
-            break
-    os.kill(process.pid, signal.SIGKILL)
-    process.communicate()
+    begins = re.compile(rf"^\[\d/7\] {stage}: (?!done before).*\n", re.MULTILINE)
+    with Forked(arguments(out)) as process:
+        while process.poll() is None and not begins.search(process.said):
+            time.sleep(0.005)
+        time.sleep(random.Random(time.time_ns()).random() * 0.7)
 
 
-def test_killed_in_every_stage_it_ends_with_the_same_model(
-    finished: Path, tmp_path: Path, recoversat: Run, one_thread: dict[str, str]
-) -> None:
+def test_killed_in_every_stage_it_ends_with_the_same_model(finished: Path, tmp_path: Path, recoversat: Run) -> None:
     out = tmp_path / "out"
     for stage in STAGES:
-        kill_in(stage, out, one_thread)
+        kill_in(stage, out)
     recoversat(*arguments(out))
     for model in ("teacher-model", "model"):
         ours, theirs = read_weights(out / model), read_weights(finished / model)
@@ -211,10 +205,9 @@ def test_distilling_refuses_other_settings_and_shares_the_work(finished: Path, t
     refused = recoversat(*base, "--out", whole, "--beam", 2, expect=2)
     assert "beam: 4 -> 2" in refused.stderr
     assert first.stat().st_mtime_ns == made
-    environment = [os.environ | {"RANK": str(rank), "WORLD_SIZE": "2", "OMP_NUM_THREADS": "1"} for rank in (0, 1)]
-    command = [sys.executable, "-m", "recoversat", *map(str, base), "--out", str(whole)]
-    processes = [subprocess.Popen(command, env=env) for env in environment]
-    assert [process.wait() for process in processes] == [0, 0]
+    both = [Forked([*base, "--out", whole], RANK=str(rank), WORLD_SIZE="2") for rank in (0, 1)]
+    with both[0], both[1]:
+        assert [process.wait() for process in both] == [0, 0]
     assert open_corpus(whole).fingerprint == open_corpus(finished / "distilled").fingerprint
     assert not (tmp_path / "whole.shards").exists()
 

@@ -16,6 +16,7 @@ import pytest
 from recoversat.files.model_folder import checkpoint_folders
 from recoversat.model.weights import read_weights
 from tests.system.conftest import Run
+from tests.system.forking import Forked
 
 SHORT = [
     "--set", "train.steps=40", "--set", "train.save_every=5", "--set", "train.validate_every=15",
@@ -40,25 +41,23 @@ def undisturbed(toy: Path, tmp_path_factory: pytest.TempPathFactory, recoversat:
     return out
 
 
-def test_killed_and_continued_is_bit_identical(
-    toy: Path, undisturbed: Path, tmp_path: Path, one_thread: dict[str, str]
-) -> None:
+def test_killed_and_continued_is_bit_identical(toy: Path, undisturbed: Path, tmp_path: Path) -> None:
     out, rng, kills = tmp_path / "run", random.Random(time.time_ns()), 0
     while True:
-        process = subprocess.Popen(command(toy, out), env=one_thread, stderr=subprocess.DEVNULL)
-        reached = len(checkpoint_folders(out)) and max(int(c.name.split("-")[1]) for c in checkpoint_folders(out))
-        while kills < 3 and process.poll() is None and not list(out.glob(f"checkpoints/step-{reached + 5:08d}")):
-            time.sleep(0.005)
-        if kills == 3 or process.poll() is not None:
-            assert process.wait() == 0
-            break
-        # somewhere in the next updates, or in the middle of a checkpoint, but early enough for the kills that follow
-        end, latest = time.monotonic() + rng.random() * 0.15, f"checkpoints/step-{10 * kills + 15:08d}"
-        while time.monotonic() < end and not (out / latest).exists():
-            time.sleep(0.002)
-        os.kill(process.pid, signal.SIGKILL)
-        process.wait()
-        kills += 1
+        with Forked(command(toy, out)[3:]) as process:
+            reached = len(checkpoint_folders(out)) and max(int(c.name.split("-")[1]) for c in checkpoint_folders(out))
+            while kills < 3 and process.poll() is None and not list(out.glob(f"checkpoints/step-{reached + 5:08d}")):
+                time.sleep(0.005)
+            if kills == 3 or process.poll() is not None:
+                assert process.wait() == 0
+                break
+            # somewhere in the next updates, or in the middle of a checkpoint, but early enough for kills that follow
+            end, latest = time.monotonic() + rng.random() * 0.15, f"checkpoints/step-{10 * kills + 15:08d}"
+            while time.monotonic() < end and not (out / latest).exists():
+                time.sleep(0.002)
+            os.kill(process.pid, signal.SIGKILL)
+            process.wait()
+            kills += 1
     assert kills == 3
     assert losses(out) == losses(undisturbed)
     assert list(losses(out)) == list(range(1, 41))
@@ -136,22 +135,21 @@ def test_a_disk_that_is_full_loses_nothing_and_is_said(
     assert list(losses(out)) == list(range(1, 41))
 
 
-def test_a_run_has_one_training_at_a_time(
-    toy: Path, tmp_path: Path, recoversat: Run, one_thread: dict[str, str]
-) -> None:
+def test_a_run_has_one_training_at_a_time(toy: Path, tmp_path: Path, recoversat: Run) -> None:
     out, many = tmp_path / "run", ["--set", "train.steps=4000"]
-    first = subprocess.Popen(command(toy, out, *many), env=one_thread, stderr=subprocess.DEVNULL)
-    try:
-        while not checkpoint_folders(out):
+    with Forked(command(toy, out, *many)[3:]) as first:
+        try:
+            while not checkpoint_folders(out):
+                assert first.poll() is None
+                time.sleep(0.05)
+            with ThreadPoolExecutor(2) as pool:
+                others = [
+                    pool.submit(recoversat, *command(toy, out, *many, *more)[3:], expect=2)
+                    for more in ([], ["--force"])
+                ]
+            assert all("another training is at work here" in other.result().stderr for other in others)
             assert first.poll() is None
-            time.sleep(0.05)
-        with ThreadPoolExecutor(2) as pool:
-            others = [
-                pool.submit(recoversat, *command(toy, out, *many, *more)[3:], expect=2) for more in ([], ["--force"])
-            ]
-        assert all("another training is at work here" in other.result().stderr for other in others)
-        assert first.poll() is None
-    finally:
-        first.send_signal(signal.SIGINT)
-        assert first.wait(60) == 2
+        finally:
+            os.kill(first.pid, signal.SIGINT)
+            assert first.wait(60) == 2
     assert checkpoint_folders(out)

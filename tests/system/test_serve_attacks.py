@@ -20,7 +20,7 @@ import pytest
 
 from recoversat.files.model_folder import builtin_models
 
-from .serving import Running, sentence, serving, write_random_model
+from .serving import Running, sentence, serving, write_exported_model
 from .test_serve import until
 
 EN_DE = {"source": "en", "target": "de"}
@@ -28,7 +28,7 @@ EN_DE = {"source": "en", "target": "de"}
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_random_model(tmp_path_factory.mktemp("model") / "random")
+    return write_exported_model(tmp_path_factory.mktemp("model") / "exported")
 
 
 @pytest.fixture(scope="module")

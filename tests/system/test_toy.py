@@ -12,17 +12,21 @@ from recoversat import Translator
 from tests.system.conftest import Run
 
 # q = 0.1: half of the toy's sentences repeating would leave a model of this size nothing else to learn
-LEARN = ["--set", "train.steps=900", "--set", "train.repeat_prob=0.1", "--set", "train.validate_every=450"]
+REPEAT = ["--set", "train.repeat_prob=0.1"]
+LEARN = {
+    4: [*REPEAT, "--set", "train.steps=900", "--set", "train.validate_every=450"],
+    1: [*REPEAT, "--set", "train.steps=500", "--set", "train.validate_every=250", "--set", "train.batch_tokens=512"],
+}
 
 
 @pytest.fixture(scope="module")
 def trained(toy: Path, one_thread: dict[str, str]) -> dict[int, Path]:
     """K = 4 and K = 1, trained side by side on a core each."""
     runs = {k: toy / f"k{k}" for k in (4, 1)}
-    base = [sys.executable, "-m", "recoversat", "train", str(toy / "corpus"), "--config", str(toy / "toy.yaml"), *LEARN]
+    base = [sys.executable, "-m", "recoversat", "train", str(toy / "corpus"), "--config", str(toy / "toy.yaml")]
     processes = [
         subprocess.Popen(
-            [*base, "--out", str(run), "--set", f"train.segments={k}"],
+            [*base, "--out", str(run), "--set", f"train.segments={k}", *LEARN[k]],
             env=one_thread,
             stderr=subprocess.PIPE,
             text=True,

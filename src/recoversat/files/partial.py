@@ -15,7 +15,7 @@ from typing import Any
 
 from recoversat.errors import UserError
 from recoversat.files.identity import check_same
-from recoversat.files.storage import COMPRESSED, atomic_stream, lock, read_json, write_json
+from recoversat.files.storage import atomic_stream, compression, lock, read_json, write_json
 
 
 @dataclass(frozen=True)
@@ -154,7 +154,7 @@ class PartialFile:
         os.lseek(file, self._kept.size, os.SEEK_SET)
 
     def _finish(self) -> None:
-        if self._final.suffix in COMPRESSED:
+        if compression(self._final):
             with open(self._path, "rb") as plain, atomic_stream(self._final) as packed:
                 shutil.copyfileobj(plain, packed)
             self._path.unlink()

@@ -1,6 +1,7 @@
 """JSON lines: objects with a "text", and the same objects with a "translation"; one bad line is one error."""
 
 import json
+import math
 import sys
 from dataclasses import dataclass
 from typing import Any
@@ -20,12 +21,12 @@ class Record:
     def parse(cls, raw: bytes) -> "Record":
         """Read a line; an empty one is an object without text, for there is one line out for each line in."""
         try:
-            fields = json.loads(raw.decode("utf-8-sig")) if raw.strip() else {TEXT: ""}
+            fields = _JSON.decode(raw.decode("utf-8-sig")) if raw.strip() else {TEXT: ""}
         except UnicodeDecodeError as error:
             return cls(_unread(raw), f"not UTF-8 ({error.reason})")
         except json.JSONDecodeError as error:
             return cls(_unread(raw), f"not JSON ({error.msg})")
-        except (ValueError, RecursionError) as error:  # a number of thousands of digits, thousands of brackets
+        except (ValueError, RecursionError) as error:  # a number of thousands of digits or 1e400, thousands of brackets
             return cls(_unread(raw), f"not to be read ({error})")
         if not isinstance(fields, dict) or TEXT not in fields:
             rest = fields if isinstance(fields, dict) else _unread(raw)
@@ -50,9 +51,20 @@ class Record:
         """Return the line that is written for this one."""
         told: dict[str, Any] = {} if confidence is None else {"confidence": round(confidence, 4)}
         told |= {"doubtful": True} if is_doubtful else {}
-        added = {ERROR: self.error} if self.error else {TRANSLATION: translation} | told
-        line = json.dumps(self.fields | added, ensure_ascii=False)
-        return line if _is_whole(line) else json.dumps(self.fields | added)
+        kept = {name: value for name, value in self.fields.items() if name != ERROR}  # of another run
+        answer = kept | ({ERROR: self.error} if self.error else {TRANSLATION: translation} | told)
+        line = json.dumps(answer, ensure_ascii=False)
+        return line if _is_whole(line) else json.dumps(answer)
+
+
+def _finite(number: str) -> float:
+    """Read a number; one that is too large, NaN and Infinity could not be written as JSON."""
+    if math.isfinite(value := float(number)):
+        return value
+    raise ValueError(f"{number} is no number that JSON can hold")
+
+
+_JSON = json.JSONDecoder(parse_float=_finite, parse_constant=_finite)
 
 
 def _unread(raw: bytes) -> dict[str, Any]:

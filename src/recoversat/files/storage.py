@@ -19,7 +19,7 @@ from typing import IO, Any
 
 from recoversat.errors import UserError
 
-COMPRESSED = (".gz", ".xz", ".zst")
+_COMPRESSED = (".gz", ".xz", ".zst")
 _MANY_ZEROS = 4
 NO_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
@@ -207,15 +207,25 @@ def unpacked_name(path: Path) -> Path:
     >>> unpacked_name(Path("page.html.gz")).name, unpacked_name(Path("page.html")).name
     ('page.html', 'page.html')
     """
-    return path.with_suffix("") if path.suffix in COMPRESSED else path
+    return path.with_suffix("") if compression(path) else path
+
+
+def compression(path: Path) -> str:
+    """Tell how a file is compressed, as its name says; "" if not.
+
+    >>> compression(Path("corpus.en.GZ")), compression(Path("corpus.en"))
+    ('.gz', '')
+    """
+    suffix = path.suffix.lower()
+    return suffix if suffix in _COMPRESSED else ""
 
 
 def open_bytes(path: Path) -> IO[bytes]:
     """Open a file for reading, uncompressed on the way as its name says."""
-    if path.suffix == ".zst":
+    if compression(path) == ".zst":
         with open(path, "rb"):  # so that errors are the usual ones
             return io.BufferedReader(_pyarrow(path).input_stream(path, compression="zstd"))
-    opener: Any = {".gz": gzip.open, ".xz": lzma.open}.get(path.suffix, open)
+    opener: Any = {".gz": gzip.open, ".xz": lzma.open}.get(compression(path), open)
     opened: IO[bytes] = opener(path, "rb")
     return opened
 
@@ -225,13 +235,13 @@ def atomic_stream(final: Path) -> Iterator[IO[bytes]]:
     """Open a file for writing, compressed as its name says, that appears whole or not at all."""
     with atomic_file(final) as scratch, ExitStack() as stack:
         stream: Any
-        if final.suffix == ".zst":
+        if compression(final) == ".zst":
             stream = stack.enter_context(_pyarrow(final).output_stream(scratch, compression="zstd"))
-        elif final.suffix == ".xz":
+        elif compression(final) == ".xz":
             stream = stack.enter_context(lzma.open(scratch, "wb"))
         else:
             stream = stack.enter_context(open(scratch, "wb"))
-        if final.suffix == ".gz":  # no name and no time in it: the same text is the same file
+        if compression(final) == ".gz":  # no name and no time in it: the same text is the same file
             stream = stack.enter_context(gzip.GzipFile("", "wb", 6, stream, mtime=0))
         yield stream
 
@@ -259,7 +269,7 @@ def faults_named(path: Path) -> Iterator[None]:
     except (gzip.BadGzipFile, zlib.error, lzma.LZMAError, EOFError) as error:
         raise UserError(f"{path}: damaged {path.suffix} file ({error})") from None
     except OSError as error:
-        if path.suffix != ".zst" or error.errno:
+        if compression(path) != ".zst" or error.errno:
             raise
         raise UserError(f"{path}: damaged .zst file ({error})") from None
 

@@ -259,6 +259,7 @@ class BenchOptions:
     batch: Annotated[list[int] | None, Option(min=1, help="Batch size; 1, 8, 32, 64 without any.")] = None
     threads: Annotated[list[int] | None, Option(min=1, help="Threads; 1 and all without any.")] = None
     rounds: Annotated[int, Option(min=1, help="Rounds in which the systems take turns.")] = 5
+    warm_up: Annotated[float, Option(min=0, help="Seconds a system translates untimed before its turn.")] = 0.5
     sentences: Annotated[int | None, Option(min=1, help="Sentences a round; 64, untrained 16.")] = None
     to: Annotated[str | None, Option(help="Language, where the built-in model is timed.")] = None
     no_repairs: NoRepairs = False

@@ -111,8 +111,9 @@ def test_one_of_many_is_remembered_until_all_are_done(tmp_path: Path) -> None:
 
 
 def test_an_output_is_compressed_as_its_name_says_and_a_link_stays_one(tmp_path: Path) -> None:
-    translate(tmp_path / "out.gz", BLOCKS)
-    assert gzip.decompress((tmp_path / "out.gz").read_bytes()).decode() == WHOLE
+    for name in ("out.gz", "out.GZ"):
+        translate(tmp_path / name, BLOCKS)
+        assert gzip.decompress((tmp_path / name).read_bytes()).decode() == WHOLE
     (tmp_path / "real").mkdir()
     (tmp_path / "link").symlink_to(tmp_path / "real" / "out")
     translate(tmp_path / "link", BLOCKS)

@@ -161,5 +161,6 @@ def _figure(name: str) -> Iterator[Any]:
 def _plot(figure: Any, name: str, title: str, alt: str) -> Plot:
     svg, png = io.StringIO(), io.BytesIO()
     figure.savefig(svg, format="svg", metadata={"Date": None})
+    figure.set_layout_engine("none")  # it is laid out, and need not be again: that takes most of the time
     figure.savefig(png, format="png", dpi=150)
     return Plot(name, title, alt, svg.getvalue(), png.getvalue())

@@ -20,8 +20,8 @@ class WorkerError(Exception):
 class Worker:
     """A process with one system at one number of threads."""
 
-    def __init__(self, system: SystemSpec, device: str, threads: int) -> None:
-        self.system, self.device, self.threads = system, device, threads
+    def __init__(self, system: SystemSpec, device: str, threads: int, warm_up: float = 0.0) -> None:
+        self.system, self.device, self.threads, self._warm_up = system, device, threads, warm_up
         self.error: str | None = None
         self.facts: dict[str, Any] = {}
         self.start_s, self.load_s, self.cpu_s = 0.0, 0.0, 0.0
@@ -47,8 +47,9 @@ class Worker:
         )  # fmt: skip
         with suppress(WorkerError):
             answer = self.ask(
-                "load", system=asdict(self.system), device=self.device, threads=self.threads, first=first, length=length
-            )
+                "load", system=asdict(self.system), device=self.device, threads=self.threads, first=first,
+                length=length, warm_up=self._warm_up,
+            )  # fmt: skip
             self.start_s, self.load_s, self.facts = time.perf_counter() - began, answer["load_s"], answer["facts"]
 
     def ask(self, what: str, **details: Any) -> dict[str, Any]:

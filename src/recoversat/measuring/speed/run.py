@@ -108,7 +108,7 @@ def _started(
 ) -> Iterator[list[Worker]]:
     """Load all systems, one after the other, so that the times of loading mean something; end them afterwards."""
     workers = [
-        Worker(system, asked.device, threads)
+        Worker(system, asked.device, threads, asked.warm_up)
         for system in systems
         for threads in ((system.threads,) if system.threads else thread_counts(asked))
     ]

@@ -17,8 +17,6 @@ from typing import IO, Any
 from recoversat.errors import UserError
 from recoversat.measuring.specs import SystemSpec
 
-_WARM_UP_S = 0.5  # before each round: a process that slept finds its weights out of the cache, for a dozen sentences
-
 
 def serve(requests: Iterator[str], answers: IO[str]) -> None:
     worker = _Worker()
@@ -40,10 +38,11 @@ class _Worker:
         self._warm: set[tuple[int, int | None]] = set()  # sizes of batches, and lengths, that were timed before
 
     def do_load(
-        self, system: dict[str, Any], device: str, threads: int, first: str, length: int | None
+        self, system: dict[str, Any], device: str, threads: int, first: str, length: int | None, warm_up: float = 0.0
     ) -> dict[str, Any]:
         from recoversat.measuring.own import load_system
 
+        self._warm_up_s = warm_up
         began = time.perf_counter()
         self._system = load_system(SystemSpec(**system), device, threads, scores=False)
         loaded = time.perf_counter()
@@ -62,8 +61,11 @@ class _Worker:
         return {"ms": milliseconds, "tokens": tokens, "idle_cpu_s": idle, **self._state()}
 
     def _warm_up(self, batches: list[list[str]], length: int | None) -> None:
-        """Translate for a while, and all batches of a new shape: its first call may compile or capture."""
-        shape, until = (len(batches[0]), length), time.perf_counter() + _WARM_UP_S
+        """Translate for a while, and all batches of a new shape: its first call may compile or capture.
+
+        A process that slept finds its weights out of the cache, for a dozen sentences.
+        """
+        shape, until = (len(batches[0]), length), time.perf_counter() + self._warm_up_s
         least = 1 if shape in self._warm else len(batches)
         for number, batch in enumerate(itertools.cycle(batches)):
             if number >= least and time.perf_counter() > until:

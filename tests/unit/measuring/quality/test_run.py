@@ -39,6 +39,17 @@ def folder(tmp_path, monkeypatch, scripted, tokenizer):
 
 
 @pytest.fixture
+def drawn():
+    """Draw plots, which takes most of the time of an evaluation; else there are none."""
+
+
+@pytest.fixture(autouse=True)
+def _undrawn(request, monkeypatch):
+    if "drawn" not in request.fixturenames:
+        monkeypatch.setattr(run, "quality_plots", lambda results, test_sets: ())
+
+
+@pytest.fixture
 def engine(folder, monkeypatch, scripted):
     """Count the steps the model takes, and let tests change its settings."""
     translator = scripted(SCRIPT)
@@ -57,7 +68,7 @@ def record(folder, system="m"):
     return next(r for r in map(json.loads, lines) if r["system"] == system)
 
 
-def test_everything_a_model_tells_reaches_the_report(folder, engine):
+def test_everything_a_model_tells_reaches_the_report(folder, engine, drawn):
     evaluated = run_evaluation(request(folder, "m=model", at_system="m"))
     (result,) = evaluated.results
     assert result.output.hypotheses == ["the house in", "", "gas gas gas gas in a", "c b a"]
@@ -198,7 +209,7 @@ def test_tokenised_bleu_needs_tokenised_text_and_says_so_before_translating(fold
         run_evaluation(request(folder, "o=out.de", more_metrics=["tokenised_bleu"]))
 
 
-def test_no_plots_without_matplotlib(folder, monkeypatch, capsys):
+def test_no_plots_without_matplotlib(folder, monkeypatch, capsys, drawn):
     (folder / "out.de").write_text("a\n\nb\nc\n")
     monkeypatch.setattr(run, "find_spec", lambda name: None)
     assert not (run_evaluation(request(folder, "o=out.de")).page.parent / "plots").exists()

@@ -3,6 +3,7 @@
 import io
 import json
 import sys
+import time
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -253,6 +254,19 @@ def test_a_worker_loads_times_and_writes(monkeypatch: pytest.MonkeyPatch) -> Non
     assert failed == {"error": "ZeroDivisionError: no"}
     assert written == {"texts": ["AB", "C", "D"]}
     assert measured == {"lengths": [2, 1]}
+
+
+@pytest.mark.parametrize("seconds", [0, 0.1])
+def test_a_worker_warms_up_for_as_long_as_it_is_told(monkeypatch: pytest.MonkeyPatch, seconds: float) -> None:
+    system, called = FakeSystem(), list[float]()
+    monkeypatch.setattr(own, "load_system", lambda *_, **__: system)
+    monkeypatch.setattr(FakeSystem, "translate", lambda *_: called.append(time.perf_counter()) or [])
+    turn = {"do": "time", "batches": [["a"], ["b"], ["c"]], "length": None}
+    conversation(LOAD | {"warm_up": seconds}, turn, turn)
+    if seconds:
+        assert called[-3] - called[1] > 1.9 * seconds  # twice
+    else:  # the first sentence; all batches of a new shape, then one, and those that are timed
+        assert len(called) == 1 + (3 + 3) + (1 + 3)
 
 
 def test_without_ctranslate2_its_row_says_so(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
