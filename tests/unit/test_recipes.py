@@ -295,6 +295,8 @@ def test_monolingual_text_is_translated_once_and_back_translation_ends_in_a_pers
     mono = open_corpus(tmp_path / "mono")
     texts = sorted(mono.tokenizer.decode(mono.train.src[i].tolist()) for i in range(len(mono.train)))
     assert texts == sorted([*lines["en"], lines["de"][0]])  # none twice, none of a closed origin, no table
+    asked = [mono.tokenizer.pieces(mono.train.src[i].tolist())[0] for i in range(len(mono.train))]
+    assert (asked.count("<2de>"), asked.count("<2en>")) == (9, 1)  # into the other language
 
     join.join(tmp_path / "first", [str(tmp_path / "corpus"), f"{tmp_path / 'mono'}:turned"])
     first = open_corpus(tmp_path / "first").train
