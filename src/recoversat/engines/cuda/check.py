@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from recoversat.engines.cuda.layers import ManyRows, StepLayers
+from recoversat.engines.cuda.layers import MOST_ROWS, ManyRows, StepLayers
 from recoversat.engines.cuda.ops import Ops, PlainOps
 from recoversat.engines.cuda.state import Memory, Rows, SegmentState
 from recoversat.engines.cuda.weights import Weights
@@ -48,9 +48,17 @@ def _check_choose(fused: Ops, plain: Ops, weights: Weights) -> None:
 
 
 def check_few_rows(few: StepLayers, weights: Weights) -> None:
-    """Raise an error where a layer of few rows differs from one in plain torch, from the first step to the third."""
+    """Raise an error where a layer of few rows differs from one in plain torch, from the first step to the third.
+
+    More rows take more of a GPU's memory on the chip, so as many are tried as there may be.
+    """
+    for n_rows in (_SEGMENTS, MOST_ROWS):
+        _check_rows(few, weights, n_rows, room=_ROOM * -(-(_STEPS + 1) * n_rows // _ROOM))
+
+
+def _check_rows(few: StepLayers, weights: Weights, n_rows: int, room: int) -> None:
     many, sizes, n_layers = ManyRows(weights, PlainOps()), weights.sizes, len(weights.decoder)
-    batch, n_rows, length = 2, _SEGMENTS, 2 * _ROOM // 3
+    batch, length = 2, 2 * _ROOM // 3
     heads = (n_layers, 2, sizes.n_heads, sizes.head)
     memory = Memory(
         _random(batch * length, n_layers * 2 * sizes.heads, weights).view(batch, length, *heads),
@@ -58,8 +66,8 @@ def check_few_rows(few: StepLayers, weights: Weights) -> None:
     )
     memory.mask[1, length // 2 :] = -torch.inf
     tolerance = 1e-3 if weights.dtype == torch.float32 else 5e-2
-    positions, mask = weights.row_positions(_ROOM, n_rows), _mask(weights, batch, 1, _ROOM) - torch.inf
-    caches = [weights.embedding.new_zeros((batch, _ROOM, *heads[1:])) for _ in range(2)]
+    positions, mask = weights.row_positions(room, n_rows), _mask(weights, batch, 1, room) - torch.inf
+    caches = [weights.embedding.new_zeros((batch, room, *heads[1:])) for _ in range(2)]
     for step in range(_STEPS + 1):
         newest = torch.arange(n_rows, device=weights.device) + step * n_rows
         mask[:, :, newest[step:]] = 0  # segments end one after the other
@@ -77,7 +85,7 @@ def _layer(layers: StepLayers, tokens: Tensor, rows: Rows, memory: Memory, weigh
     """Return what each part of the first decoder layer gives."""
     attention, cross, feed = weights.decoder[0]
     x, y = layers.embed(tokens, rows)
-    x, first = layers.attend_rows(x, y, attention, rows, 0, _ROOM)
+    x, first = layers.attend_rows(x, y, attention, rows, 0, len(rows.positions))
     x, second = layers.attend_source(x, layers.project(first, attention.output), cross, memory, 0)
     x, third = layers.feed(x, layers.project(second, cross.output), feed)
     return [first, second, third, x, layers.project(third, feed.output)]

@@ -15,6 +15,7 @@ from recoversat.engines.cuda.ops import Ops
 from recoversat.engines.cuda.state import Memory, Rows
 from recoversat.engines.cuda.weights import Affine, Block, Sizes, Weights
 
+MOST_ROWS, MOST_SENTENCES = 32, 4  # that kernels for few rows are given: rows a sentence, sentences
 _log = logging.getLogger(__name__)
 
 

@@ -7,12 +7,10 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F  # noqa: N812
 
-from recoversat.engines.cuda.layers import ManyRows, StepLayers, attend, linear
+from recoversat.engines.cuda.layers import MOST_ROWS, MOST_SENTENCES, ManyRows, StepLayers, attend, linear
 from recoversat.engines.cuda.ops import Ops
 from recoversat.engines.cuda.state import Memory, Rows
 from recoversat.engines.cuda.weights import Weights
-
-MOST_ROWS, MOST_SENTENCES = 32, 4  # that kernels for few rows are given: rows a sentence, sentences
 
 
 class GraphModel:

@@ -12,8 +12,8 @@ from torch import Tensor
 
 from recoversat.config import ModelConfig
 from recoversat.engines.cuda.check import check_few_rows, check_ops
-from recoversat.engines.cuda.layers import ManyRows, find_few_rows
-from recoversat.engines.cuda.model import MOST_ROWS, MOST_SENTENCES, GraphModel
+from recoversat.engines.cuda.layers import MOST_ROWS, MOST_SENTENCES, ManyRows, find_few_rows
+from recoversat.engines.cuda.model import GraphModel
 from recoversat.engines.cuda.ops import PlainOps, find_ops
 from recoversat.engines.cuda.state import Memory, Rows, SegmentState
 from recoversat.engines.cuda.weights import Affine, Block, Norm, Weights, collect_weights
