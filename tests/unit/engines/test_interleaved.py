@@ -1,5 +1,6 @@
 """SAT: K consecutive tokens a step, with RecoverSAT's rows, mask and engines."""
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -105,6 +106,16 @@ def test_a_sentence_ends_in_the_step_of_its_first_end() -> None:
         assert one.steps == -(-len(one.segments[0]) // 3)
 
 
+@pytest.fixture
+def one_thread() -> Iterator[None]:
+    """Sums are added in one order."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+@pytest.mark.usefixtures("one_thread")
 def test_segments_of_a_sat_end_together_and_others_alone() -> None:
     engine, sources, k = TorchEngine(lively(), CPU), sources_of(30), np.full(30, 3)
     alone, together = engine.decode(sources, k), engine.decode(sources, k, Options(together=True))
@@ -112,9 +123,7 @@ def test_segments_of_a_sat_end_together_and_others_alone() -> None:
     assert any(len({*map(len, one.segments)}) > 1 for one in alone)
     for one, other in zip(alone, together, strict=True):
         assert len(other.segments[0]) == min(map(len, one.segments))
-        first, second = interleaved(one), interleaved(other)  # what an engine wrote after the first end is not read
-        assert (first.segments, first.steps) == (second.segments, second.steps)
-        assert first.log_probs[0] == pytest.approx(second.log_probs[0], abs=1e-5)  # threads add in another order
+        assert interleaved(one) == interleaved(other)  # what an engine wrote after the first end is not read
 
 
 def test_what_was_cut_off_has_no_end() -> None:

@@ -3,7 +3,6 @@
 B sentences, S source, K rows a sentence and step, R = B * K, M cache rows, D model, H heads, E head.
 """
 
-import logging
 from collections.abc import Callable
 from typing import Protocol
 
@@ -11,12 +10,11 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F  # noqa: N812
 
-from recoversat.engines.cuda.ops import Ops
+from recoversat.engines.cuda.ops import Ops, where_they_work
 from recoversat.engines.cuda.state import Memory, Rows
 from recoversat.engines.cuda.weights import Affine, Block, Sizes, Weights
 
 MOST_ROWS, MOST_SENTENCES = 32, 4  # that kernels for few rows are given: rows a sentence, sentences
-_log = logging.getLogger(__name__)
 
 
 class StepLayers(Protocol):
@@ -86,18 +84,14 @@ def linear(x: Tensor, affine: Affine) -> Tensor:
 
 def find_few_rows(weights: Weights, check: Callable[[StepLayers], None], wanted: bool | None) -> StepLayers | None:
     """Return kernels for few rows, where they are wanted (None: on a GPU), fit the sizes and are found right."""
-    if wanted is False or (wanted is None and weights.device.type != "cuda"):
-        return None
-    try:
+
+    def few_rows() -> StepLayers | None:
         from recoversat.engines.cuda.few_rows import FewRows
 
         if not FewRows.fits(weights):
             return None
-        few_rows = FewRows(weights)
-        check(few_rows)
-    except Exception as error:  # whatever a compiler may raise
-        if wanted:
-            raise
-        _log.warning("kernels for few rows do not work here, decoding goes on with torch's: %s", error)
-        return None
-    return few_rows
+        found = FewRows(weights)
+        check(found)
+        return found
+
+    return where_they_work("kernels for few rows", few_rows, weights.device, wanted)

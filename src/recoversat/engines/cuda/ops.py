@@ -5,7 +5,7 @@ R rows, D model, V vocabulary.
 
 import logging
 from collections.abc import Callable
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 import torch
 from torch import Tensor
@@ -16,6 +16,7 @@ from recoversat.engines.cuda.weights import Norm
 from recoversat.vocab import DEL, PAD, TERMINATORS
 
 _log = logging.getLogger(__name__)
+T = TypeVar("T")
 
 
 class Ops(Protocol):
@@ -69,16 +70,25 @@ def find_ops(device: torch.device, check: Callable[[Ops, Ops], None], wanted: bo
     A GPU machine without Triton, or without the C compiler it needs, decodes with plain torch.
     """
     plain = PlainOps()
-    if wanted is False or (wanted is None and device.type != "cuda"):
-        return plain
-    try:
+
+    def fused() -> Ops:
         from recoversat.engines.cuda.kernels import FusedOps
 
-        fused = FusedOps()
-        check(fused, plain)
+        found = FusedOps()
+        check(found, plain)
+        return found
+
+    return where_they_work("fused GPU kernels", fused, device, wanted) or plain
+
+
+def where_they_work(name: str, make: Callable[[], T | None], device: torch.device, wanted: bool | None) -> T | None:
+    """Return kernels where they are wanted (None: on a GPU) and can be made; where that fails, say so and go on."""
+    if wanted is False or (wanted is None and device.type != "cuda"):
+        return None
+    try:
+        return make()
     except Exception as error:  # whatever a compiler may raise
         if wanted:
             raise
-        _log.warning("fused GPU kernels do not work here, decoding goes on with plain ones: %s", error)
-        return plain
-    return fused
+        _log.warning("%s do not work here, decoding goes on with plain ones: %s", name, error)
+        return None
