@@ -533,6 +533,8 @@ FAULTS = [
           ("files/records.py", "if not _is_whole(fields[TEXT]):", "if False:")),
     fault("a bad record ends the file", "unit/pipeline/test_translate_files.py",
           ("files/records.py", "except (ValueError, RecursionError) as error:", "except KeyError as error:")),
+    fault("an earlier translation stays", "unit/files/test_records.py",
+          ("files/records.py", "if TRANSLATION in self.fields or told:", "if told:")),
     fault("line breaks are lost with their text", "unit/pipeline/test_translate_files.py",
           ("pipeline/translate_files.py",
            "Translation(text, one.text, confidence=least)",

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 TEXT, TRANSLATION, ERROR = "text", "translation", "error"  # names of fields and columns
+_CONFIDENCE, _DOUBTFUL = "confidence", "doubtful"
 _NAMED = 10  # errors that are told one by one
 
 
@@ -48,10 +49,13 @@ class Record:
         return "" if self.error else str(self.fields[TEXT])
 
     def answered(self, translation: str, confidence: float | None = None, is_doubtful: bool = False) -> str:
-        """Return the line that is written for this one."""
-        told: dict[str, Any] = {} if confidence is None else {"confidence": round(confidence, 4)}
-        told |= {"doubtful": True} if is_doubtful else {}
-        kept = {name: value for name, value in self.fields.items() if name != ERROR}  # of another run
+        """Return the line that is written for this one, without what an earlier translation has told."""
+        told: dict[str, Any] = {} if confidence is None else {_CONFIDENCE: round(confidence, 4)}
+        told |= {_DOUBTFUL: True} if is_doubtful else {}
+        stale = {ERROR}
+        if TRANSLATION in self.fields or told:  # else what is called so is the user's own
+            stale |= {TRANSLATION, _CONFIDENCE, _DOUBTFUL}
+        kept = {name: value for name, value in self.fields.items() if name not in stale}
         answer = kept | ({ERROR: self.error} if self.error else {TRANSLATION: translation} | told)
         line = json.dumps(answer, ensure_ascii=False)
         return line if _is_whole(line) else json.dumps(answer)

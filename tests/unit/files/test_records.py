@@ -14,6 +14,24 @@ def test_an_old_error_is_dropped_where_the_text_is_translated() -> None:
     assert json.loads(still.answered("")) == {"id": 1, "text": 7, "error": '"text" is no text'}
 
 
+def test_nothing_of_an_earlier_translation_stays() -> None:
+    old = '"id": 1, "translation": "Alt", "confidence": 0.1, "doubtful": true'
+    again = Record.parse(f'{{{old}, "text": "Hello"}}'.encode())
+    assert json.loads(again.answered("Hallo")) == {"id": 1, "text": "Hello", "translation": "Hallo"}
+    assert json.loads(again.answered("Hallo", 0.9)) == {
+        "id": 1, "text": "Hello", "translation": "Hallo", "confidence": 0.9,
+    }  # fmt: skip
+    damaged = Record.parse(f'{{{old}, "text": 7}}'.encode())
+    assert json.loads(damaged.answered("")) == {"id": 1, "text": 7, "error": '"text" is no text'}
+
+
+def test_who_was_never_translated_keeps_what_we_would_have_told() -> None:
+    heard = {"text": "Hello", "confidence": 0.7, "doubtful": "perhaps"}
+    record = Record.parse(json.dumps(heard).encode())
+    assert json.loads(record.answered("Hallo")) == heard | {"translation": "Hallo"}
+    assert json.loads(record.answered("Hallo", 0.9)) == {"text": "Hello", "translation": "Hallo", "confidence": 0.9}
+
+
 @pytest.mark.parametrize("number", ["1e400", "-1e400", "Infinity", "-Infinity", "NaN"])
 def test_a_number_that_could_not_be_written_is_an_error(number: str) -> None:
     line = f'{{"text": "Hello", "more": [{{"score": {number}}}]}}'
