@@ -529,6 +529,8 @@ FAULTS = [
           ("pipeline/direction.py", "if self._may_refuse and not alone:", "if self._may_refuse:")),
     fault("a direction that was named is guessed", "unit/text/test_languages.py",
           ("pipeline/direction.py", "source == AUTO or (source is None and target is None)", "True")),
+    fault("the model reads data", "unit/text/test_placeholders.py",
+          ("text/placeholders.py", "    | {_DATA}\n", "")),
     fault("half a character is text", "unit/pipeline/test_translate_files.py",
           ("files/records.py", "if not _is_whole(fields[TEXT]):", "if False:")),
     fault("a bad record ends the file", "unit/pipeline/test_translate_files.py",

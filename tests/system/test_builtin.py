@@ -264,6 +264,14 @@ def test_long_text_is_translated_to_its_end(translator: Translator) -> None:
     assert translation.text.count(".") >= 55
 
 
+def test_what_is_longer_than_any_word_is_kept_and_not_read(translator: Translator) -> None:
+    word = "ab" * 10_000
+    (alone, among) = translator.translate([word, f"{word}, 12!"])
+    assert (alone.text, alone.steps) == (word, 0)
+    assert (among.text, among.steps) == (f"{word}, 12!", 0)
+    assert translator.translate_text(f"One.\n{word}").endswith(f"\n{word}")
+
+
 def test_what_it_cannot_translate_is_copied_not_broken(translator: Translator) -> None:
     japanese, broken, mixed = translator.translate(["日本語のテキスト", "half a pair: \ud800 here", "eer של"])
     assert japanese.text == "日本語のテキスト"

@@ -1,7 +1,8 @@
 r"""What must come through a translation unchanged, and how it does.
 
 Protected, character for character: `{{name}}`, `{name}`, `{% tag %}`, `${VAR}`, `%s`, `%1$s`, `%(name)s`, ICU
-plurals, URLs, e-mail addresses, emoji, and characters no model can write (control, private use, surrogates).
+plurals, URLs, e-mail addresses, emoji, characters no model can write (control, private use, surrogates), and what is
+longer than any word, such as base64.
 They travel through the model as three-digit numbers, because numbers are what translation models copy best.
 
 Numbers travel as they are. Their digits must come back as often as they left, whatever stands between them: another
@@ -31,6 +32,9 @@ _PLANE_15 = "\U000f0000-\U000fffff"  # private use; here `markup` puts elements 
 _CONVERSION = r"%(?:\d++\$|\([\w.-]++\))?+[-+#0]*+\d*+(?:\.\d++)?+(?:hh|h|ll|l|q|j|z|t|L)?+[sdiufFeEgGxXocCpa@]"
 _NO_URL = r"\s(){}<>\"“”„«»。，、！？；"
 _URL_GROUP = rf"\([^{_NO_URL}]*\)|\{{+[^{{}}\s]*\}}+"
+# No word has so many letters: of Latin, Greek and Cyrillic, as other scripts may have no blanks between words.
+_LETTER, _JOINT = r"0-9A-Za-z\u00c0-\u024f\u0370-\u052f", r"+/=_-"
+_DATA = rf"(?<![{_LETTER}{_JOINT}])[{_JOINT}]?[{_LETTER}][{_LETTER}{_JOINT}]{{200,}}+"
 # What ends a line ends a sentence, and every span with it.
 _BREAK = r"\n\r\t\v\f\x1c-\x1e\x85\u2028\u2029"
 _HARD = rf"""
@@ -47,6 +51,7 @@ _HARD = rf"""
     | [0-9\#*]\ufe0f?\u20e3 | [©®™]\ufe0f
     | [{_EMOJI}](?:[\U0001f3fb-\U0001f3ff{_EMOJI_TAIL}\u20e3]|(?<=\u200d)[{_EMOJI}])*
     | [{_EMOJI_TAIL}\u20e3{_UNWRITABLE}{_PLANE_15}]
+    | {_DATA}
 """
 _DIGIT = r"\d(?!\ufe0f?\u20e3)"  # that of a keycap is no number
 _GROUP = rf"{_DIGIT}(?:[A-Za-z]|{_DIGIT})*"
@@ -63,7 +68,7 @@ _DECORATION = re.compile(rf"[{_EMOJI}{_EMOJI_TAIL}{_UNWRITABLE}\u200b\u2060\ufef
 _LEADING = re.compile(rf"(?:{_DECORATION.pattern}|[-*•·‣–—#>+|]++\s++)*+")
 _MOST_NESTED = 8  # hard spans in hard spans; of what is nested deeper only the words are kept
 # What every hard span has one of, to be found fast.
-_SIGN = re.compile(rf"[{{%@©®™{_EMOJI}{_EMOJI_TAIL}\u20e3{_UNWRITABLE}{_PLANE_15}]|://|www\.")
+_SIGN = re.compile(rf"[{{%@©®™{_EMOJI}{_EMOJI_TAIL}\u20e3{_UNWRITABLE}{_PLANE_15}]|://|www\.|{_DATA}")
 _DIGIT_OR_SIGN = re.compile(rf"\d|{_SIGN.pattern}")
 _REMEMBERED = 256  # texts: on its way through the program a text is asked about several times
 # Numbers a text is unlikely to contain, too short for a thousands separator: 211, 224 ... 991, 215, 228 ...

@@ -26,7 +26,7 @@ HARD = [
     "https://en.wikipedia.org/wiki/A_(b)", "https://x.org/{id}", "https://x.org/{{id}}/edit",
     "first.last+tag@sub.example.org", "mailto:a@b.de",
     "😀", "👩‍👩‍👧", "👍🏽", "🇩🇪", "5️⃣", "☕️", "→", "✓", "❤️",
-    "\x00", "\ue123", "\ud800", "\uffff",
+    "\x00", "\ue123", "\ud800", "\uffff", "a" * 201, "/9j/4AAQ+" * 30 + "==", "ж" * 500,
 ]  # fmt: skip
 NUMBERS = [
     "5",
@@ -55,6 +55,10 @@ def test_it_is_one_span_whatever_stands_around(span: str, frame: str) -> None:
     "text",
     [
         "100%ige Sicherheit",
+        "a" * 200,
+        "_" * 300,
+        "and so on " * 50,
+        "日" * 300,
         "50% der Leute",
         "5% discount",
         "a { b } c",

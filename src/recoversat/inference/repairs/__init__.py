@@ -31,7 +31,7 @@ REPAIRS = {
     "never_empty": Switch(
         "where nothing was written, begin with the likeliest word; keep the source if there is none"
     ),
-    "keep_protected": Switch("keep URLs, e-mail addresses, placeholders and emoji as they are"),
+    "keep_protected": Switch("keep URLs, e-mail addresses, placeholders, emoji and data such as base64 as they are"),
     "check_numbers": Switch(
         "copy text without letters; where numbers or codes came out wrong, write again as one segment, then with other"
         " numbers in their place, then the words around them by themselves; leave out a number that was made up"

@@ -1,4 +1,4 @@
-"""URLs, e-mail addresses, placeholders and emoji must come through unchanged.
+"""URLs, e-mail addresses, placeholders, emoji and data must come through unchanged.
 
 A model that has seen some mostly copies them, and the sentence is best as it is. Where it does not, it is written again
 with numbers in their place, which models copy best, and then the words around them by themselves. Only what is long,
