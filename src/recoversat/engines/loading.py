@@ -80,10 +80,9 @@ def onnx_engine(folder: Path, config: ModelConfig, threads: int, max_memory: int
 def _native_engine(folder: Path, config: ModelConfig, threads: int, max_memory: int | None = None) -> Engine:
     from recoversat.engines.native.engine import NativeEngine
 
-    if not config.stepwise or max_memory is not None:
-        what = "bound memory" if config.stepwise else f"run a {config.kind!r} model"
-        raise UserError(f"compute type {NATIVE} cannot {what}; use int8")
-    return in_reading_order(NativeEngine(folder, config, threads), config)
+    if not config.stepwise:
+        raise UserError(f"compute type {NATIVE} cannot run a {config.kind!r} model; use int8")
+    return in_reading_order(NativeEngine(folder, config, threads, max_memory), config)
 
 
 def _check_sizes(folder: Path) -> None:

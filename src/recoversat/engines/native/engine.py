@@ -17,6 +17,7 @@ from recoversat.decoding.stepping import FREE, Bools, Choice, Floats, Ints
 from recoversat.decoding.stopping import between_steps, in_threads
 from recoversat.decoding.verify import AHEAD, ALL
 from recoversat.engines.engine import Options, Sources, StepEngine
+from recoversat.engines.memory import check_drafts, rows_within
 from recoversat.engines.native.model import NativeModel, Pasts
 from recoversat.engines.pairs import Pair, check_pairs, deleting_rows, equal_rows, scored
 from recoversat.engines.vocabulary import TABLE, Shortlist, logit_biases
@@ -33,9 +34,16 @@ class EncodedIds(list[int]):
 
 
 class NativeEngine(StepEngine):
-    """Decode an exported int8 model in C++; `threads` sentences are written at the same time."""
+    """Decode an exported int8 model in C++; `threads` sentences are written at the same time, however many there are.
 
-    def __init__(self, folder: Path, config: ModelConfig, threads: int = 1, kit: str | None = None) -> None:
+    `max_memory`, in bytes, is as in the ONNX engine: no more is remembered of a batch, and long targets are not scored
+    in one pass.
+    """
+
+    def __init__(
+        self, folder: Path, config: ModelConfig, threads: int = 1, max_memory: int | None = None,
+        kit: str | None = None,
+    ) -> None:  # fmt: skip
         self._config, self._threads = config, threads
         self._model = NativeModel(folder, config, kit)
         self._pool = ThreadPoolExecutor(threads) if threads > 1 else None
@@ -43,6 +51,7 @@ class NativeEngine(StepEngine):
         self._lists = Shortlist.load(table, config.vocab_size or 0) if table.is_file() else None
         size = self._model.places
         self._bias, self._single_bias = logit_biases(config.vocab_size or size, size)
+        self._most_rows = None if max_memory is None else rows_within(max_memory, size, threads)
 
     @property
     def max_segments(self) -> int:
@@ -54,6 +63,9 @@ class NativeEngine(StepEngine):
         return {**kind, "threads": self._threads}
 
     def encode(self, sources: Sources) -> Sources:
+        """Remember keys and values; where memory is bounded, sources are encoded whenever they are needed."""
+        if self._most_rows is not None:
+            return sources
         return self._each(lambda at: _encoded(sources[at], self._model.encoded(sources[at])), len(sources))
 
     def start(self, sources: Sources, n_segments: Ints, options: Options = Options()) -> "NativeStepper":
@@ -80,18 +92,23 @@ class NativeEngine(StepEngine):
         return NativeVerifier(self._model, self._memory(source), self._listed_bias(source, True, options))
 
     def score(self, pairs: Sequence[Pair], n_segments: int = 1) -> list[Decoded]:
+        stepwise, most = super().score, self._most_rows
         if n_segments > 1:  # rows see those of the same step, not only those before them
-            return super().score(pairs, n_segments)
+            return stepwise(pairs, n_segments)
         check_pairs(pairs)
         targets = [equal_rows(target, 1) for _, target in pairs]
 
         def one(at: int) -> Decoded:
+            if most is not None and len(targets[at].labels) > most:
+                return stepwise([pairs[at]])[0]
             return scored(targets[at], self._score_rows(pairs[at][0], targets[at], self._single_bias))
 
         return self._each(one, len(pairs))
 
     def deletions(self, pairs: Sequence[Pair]) -> list[list[float]]:
         check_pairs(pairs)
+        if self._most_rows is not None:
+            check_drafts(pairs, self._most_rows)
 
         def one(at: int) -> list[float]:
             source, target = pairs[at]

@@ -17,6 +17,7 @@ from recoversat.decoding.segmentwise import Decoded
 from recoversat.decoding.stepping import Floats, Ints
 from recoversat.decoding.stopping import between_steps, in_threads
 from recoversat.engines.engine import Options, Sources, StepEngine
+from recoversat.engines.memory import FLOAT, check_drafts, rows_within
 from recoversat.engines.onnx.graphs import Graphs
 from recoversat.engines.onnx.rows import OnnxVerifier, score_rows, takes_masks
 from recoversat.engines.onnx.sentence import SentenceGraph
@@ -25,14 +26,12 @@ from recoversat.engines.onnx.stepper import Buffers, OnnxStepper
 from recoversat.engines.pairs import Pair, check_pairs, deleting_rows, equal_rows, pair_batches, scored, side_by_side
 from recoversat.engines.positions import Positions
 from recoversat.engines.vocabulary import logit_biases
-from recoversat.errors import UserError
 from recoversat.segments import Rows
 from recoversat.vocab import EOS
 
 # How much goes through a graph at once: less is slower, more gains nothing and needs memory.
 _ROWS = 160
 _SOURCE_TOKENS = 512
-_FLOAT = 4  # bytes
 _LARGE = 5_000_000  # weights of the output matrix from which on it pays to write from a list and verify
 _Result = TypeVar("_Result")
 
@@ -161,9 +160,8 @@ class OnnxEngine(StepEngine):
 
     def deletions(self, pairs: Sequence[Pair]) -> list[list[float]]:
         most = self._rows_at_once()
-        longest = max((len(target) + 1 for _, target in pairs), default=0)
-        if self._max_memory is not None and longest > most:
-            raise UserError("decode.delete_tokens: max_memory is too small to read a draft in one pass; allow more")
+        if self._max_memory is not None:
+            check_drafts(pairs, most)
         if not takes_masks(self._graphs.step):
             return super().deletions(pairs)
         check_pairs(pairs)
@@ -212,13 +210,12 @@ class OnnxEngine(StepEngine):
     def _rows_at_once(self) -> int:
         if self._max_memory is None:
             return _ROWS
-        one = 3 * len(self._bias) * _FLOAT  # logits, log-probabilities, and one more while they are computed
-        return min(_ROWS, self._max_memory // 2 // (one * self._threads))
+        return min(_ROWS, rows_within(self._max_memory, len(self._bias), self._threads))
 
     def _bytes_kept(self, source_length: int, n_segments: int) -> int:
         """Estimate what a sentence keeps from step to step: of its source, and of rows while the cache grows."""
         n_rows = source_length + 2 * (source_length + 2 * n_segments)
-        return 2 * self._config.decoder_layers * self._config.d_model * n_rows * _FLOAT
+        return 2 * self._config.decoder_layers * self._config.d_model * n_rows * FLOAT
 
     def _whole(self, single: bool) -> Vocabulary:
         return Vocabulary((self._lists.unlisted if self._lists else {}) | {"bias": self._bias_for(single)})

@@ -272,6 +272,28 @@ def test_sizes_it_has_no_kernels_for_are_refused(tmp_path: Path) -> None:
         NativeEngine(made, ODD)
 
 
+def test_little_memory_means_that_less_is_done_at_once(
+    engine: NativeEngine, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "onnx").symlink_to(folder.parent)
+    ten_rows = 2 * 3 * 10 * 384 * 4  # twice three copies of the scores, 301 tokens in blocks of 128
+    bounded = load_engine(tmp_path, CONFIG, EngineOptions("cpu", "int8_native", 1, max_memory=ten_rows))
+    assert isinstance(bounded, NativeEngine)
+    assert bounded.encode(SOURCES) is SOURCES
+    same(decode(bounded, 5), decode(engine, 5))
+    pairs = [(SOURCES[3], list(range(7, 7 + n))) for n in (9, 10, 300)]
+    wanted, rows = engine.score(pairs), []
+    run = bounded._model.rows
+    monkeypatch.setattr(
+        bounded._model, "rows", lambda *given, **more: rows.append(len(given[3])) or run(*given, **more)
+    )
+    same(bounded.score(pairs), wanted)
+    assert max(rows) == 10  # the first in one pass, the others row by row
+    assert bounded.deletions(pairs[:1]) == engine.deletions(pairs[:1])
+    with pytest.raises(UserError, match="max_memory is too small to read a draft in one pass"):
+        bounded.deletions(pairs)
+
+
 def test_what_it_cannot_do_is_said(
     engine: NativeEngine, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -279,8 +301,6 @@ def test_what_it_cannot_do_is_said(
     (tmp_path / "onnx").symlink_to(folder.parent)
     options = EngineOptions("cpu", "int8_native", 1)
     assert load_engine(tmp_path, CONFIG, options).description == engine.description
-    with pytest.raises(UserError, match="int8_native cannot bound memory; use int8"):
-        load_engine(tmp_path, CONFIG, replace(options, max_memory=1 << 30))
     with pytest.raises(UserError, match="int8_native cannot run a 'nat' model; use int8"):
         load_engine(tmp_path, CONFIG.model_copy(update={"kind": "nat"}), options)
     monkeypatch.setenv("CXX", "no-such-compiler")
