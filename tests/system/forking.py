@@ -3,15 +3,18 @@
 import os
 import sys
 import tempfile
+import traceback
 from functools import cache
+from importlib import import_module
 from multiprocessing import forkserver, get_context
+from multiprocessing.connection import Connection
 from pathlib import Path
 from subprocess import CompletedProcess, TimeoutExpired
 from unittest.mock import patch
 
 ONE_THREAD = {"OMP_NUM_THREADS": "1"}  # sums are added in one order
 _CONTEXT = get_context("forkserver")
-_CONTEXT.set_forkserver_preload(["tests.system.preloaded"])
+PRELOADED = "tests.system.preloaded"  # by the process from which commands are forked
 
 
 class Forked:
@@ -76,8 +79,24 @@ def run(
 
 @cache
 def _start() -> None:
+    """Start the process to fork from, and see that it has imported what it should: it is silent where it could not."""
+    _CONTEXT.set_forkserver_preload([PRELOADED])
     with patch.dict(os.environ, ONE_THREAD):
         forkserver.ensure_running()
+    receiver, sender = _CONTEXT.Pipe(duplex=False)
+    _CONTEXT.Process(target=_tell_fault, args=(PRELOADED, sender)).start()
+    sender.close()
+    if fault := receiver.recv():
+        raise ImportError(f"commands cannot be forked from what has imported {PRELOADED}:\n{fault}")
+
+
+def _tell_fault(name: str, sender: "Connection[str, str]") -> None:
+    fault = "" if name in sys.modules else "only this process could import it; run the tests in the repository's root"
+    try:
+        import_module(name)
+    except BaseException:
+        fault = traceback.format_exc()
+    sender.send(fault)
 
 
 def _command(arguments: list[str], streams: list[Path], environment: dict[str, str], cwd: Path) -> None:

@@ -1,7 +1,6 @@
 """What the process imports from which commands are forked: all that a command may need, and the language detector."""
 
 import gc
-from contextlib import suppress
 from importlib import import_module
 from pkgutil import walk_packages
 
@@ -23,8 +22,12 @@ NOT_YET = ("__main__", "ray_pool")  # Ray starts threads, and reads its environm
 for name in OTHERS:
     import_module(name)
 for module in walk_packages(recoversat.__path__, "recoversat."):
-    if not module.name.endswith(NOT_YET):
-        with suppress(ModuleNotFoundError):  # of what only some machines have
+    is_python = all(map(str.isidentifier, module.name.split(".")))  # the engine in C++ is no module, but a library
+    if is_python and not module.name.endswith(NOT_YET):
+        try:
             import_module(module.name)
+        except ModuleNotFoundError as error:  # of what only some machines have
+            if str(error.name).startswith("recoversat"):
+                raise
 LanguageDetector(["en"])
 gc.freeze()  # what is here already need not be copied into every fork
