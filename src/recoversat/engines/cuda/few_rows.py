@@ -21,46 +21,33 @@ _UNITS = 16  # of a feed-forward layer, that a program computes
 
 
 @triton.jit
-def _sums(x_ptr, y_ptr, at, y_at, columns, kept, WIDTH: tl.constexpr):  # noqa: N803
-    """Return x + y of these rows and columns, rounded as a sum of its own would be."""
+def _normed(
+    x_ptr, y_ptr, total_ptr, weight_ptr, bias_ptr, at, y_at, kept, size, eps, share,
+    WIDTH: tl.constexpr, BLOCK: tl.constexpr,  # noqa: N803
+):  # fmt: skip
+    """Return the norm of x + y (ROWS, BLOCK); the first program that has the rows stores the sums."""
+    columns = tl.arange(0, BLOCK)
     inside = kept[:, None] & (columns < WIDTH)[None, :]
     x = tl.load(x_ptr + at[:, None] * WIDTH + columns[None, :], mask=inside, other=0.0).to(tl.float32)
     y = tl.load(y_ptr + y_at[:, None] * WIDTH + columns[None, :], mask=inside, other=0.0).to(tl.float32)
-    return (x + y).to(x_ptr.dtype.element_ty)
-
-
-@triton.jit
-def _moments(
-    x_ptr, y_ptr, total_ptr, at, y_at, kept, size, eps, share, WIDTH: tl.constexpr, BLOCK: tl.constexpr  # noqa: N803
-):  # fmt: skip
-    """Return mean and 1 / deviation of x + y of each row; the first program that has the rows stores the sums."""
-    columns = tl.arange(0, BLOCK)
-    total = _sums(x_ptr, y_ptr, at, y_at, columns, kept, WIDTH)
+    weight = tl.load(weight_ptr + columns, mask=columns < WIDTH, other=0.0).to(tl.float32)
+    bias = tl.load(bias_ptr + columns, mask=columns < WIDTH, other=0.0).to(tl.float32)
+    kind = x_ptr.dtype.element_ty
+    total = (x + y).to(kind)  # rounded as a sum of its own would be
     if share == 0:
-        inside = kept[:, None] & (columns < WIDTH)[None, :]
         tl.store(total_ptr + at[:, None] * WIDTH + columns[None, :], total, mask=inside)
-    total = total.to(tl.float32)
-    mean = tl.sum(total, axis=1) / size
-    centred = tl.where((columns < size)[None, :], total - mean[:, None], 0.0)
-    return mean, 1.0 / tl.sqrt(tl.sum(centred * centred, axis=1) / size + eps)
-
-
-@triton.jit
-def _normed(
-    x_ptr, y_ptr, weight_ptr, bias_ptr, at, y_at, kept, mean, rate, columns, size, WIDTH: tl.constexpr  # noqa: N803
-):  # fmt: skip
-    """Return some columns of the norm of x + y."""
-    total = _sums(x_ptr, y_ptr, at, y_at, columns, kept, WIDTH).to(tl.float32)
-    weight = tl.load(weight_ptr + columns).to(tl.float32)
-    bias = tl.load(bias_ptr + columns).to(tl.float32)
-    centred = tl.where((columns < size)[None, :], total - mean[:, None], 0.0)
-    return (centred * rate[:, None] * weight[None, :] + bias[None, :]).to(x_ptr.dtype.element_ty)
+    sums = total.to(tl.float32)
+    mean = tl.sum(sums, axis=1) / size
+    centred = tl.where((columns < size)[None, :], sums - mean[:, None], 0.0)
+    rate = 1.0 / tl.sqrt(tl.sum(centred * centred, axis=1) / size + eps)
+    return (centred * rate[:, None] * weight[None, :] + bias[None, :]).to(kind)
 
 
 @triton.jit
 def _turned(weight_ptr, first, columns, WIDTH: tl.constexpr, N: tl.constexpr):  # noqa: N803
     """Load rows `first` to `first` + N of a weight (out, in), turned: (columns, N)."""
-    return tl.load(weight_ptr + (first + tl.arange(0, N))[None, :] * WIDTH + columns[:, None])
+    at = weight_ptr + (first + tl.arange(0, N))[None, :] * WIDTH + columns[:, None]
+    return tl.load(at, mask=(columns < WIDTH)[:, None], other=0.0)
 
 
 @triton.jit
@@ -81,49 +68,45 @@ def _self_kernel(
     x_ptr, y_ptr, total_ptr, norm_weight_ptr, norm_bias_ptr, weight_ptr, bias_ptr, cache_ptr, rows_ptr, mask_ptr,
     out_ptr, y_rows, n_rows, size, eps, scale, room, mask_sentence, mask_row,
     WIDTH: tl.constexpr, BLOCK: tl.constexpr, HEADS: tl.constexpr, HEAD: tl.constexpr, ROWS: tl.constexpr,  # noqa: N803
-    CHUNK: tl.constexpr, PLACES: tl.constexpr, PRECISION: tl.constexpr,  # noqa: N803
+    PLACES: tl.constexpr, PRECISION: tl.constexpr,  # noqa: N803
 ):  # fmt: skip
     sentence, head = tl.program_id(0), tl.program_id(1)
     row, lane = tl.arange(0, ROWS), tl.arange(0, HEAD)
     kept = row < n_rows
     at = sentence * n_rows + row
     y_at = at % y_rows
-    mean, rate = _moments(x_ptr, y_ptr, total_ptr, at, y_at, kept, size, eps, head, WIDTH, BLOCK)
-    query = tl.zeros((ROWS, HEAD), tl.float32)
-    key = tl.zeros((ROWS, HEAD), tl.float32)
-    value = tl.zeros((ROWS, HEAD), tl.float32)
-    for start in range(0, WIDTH, CHUNK):
-        columns = start + tl.arange(0, CHUNK)
-        normed = _normed(
-            x_ptr, y_ptr, norm_weight_ptr, norm_bias_ptr, at, y_at, kept, mean, rate, columns, size, WIDTH
-        )  # fmt: skip
-        query = tl.dot(normed, _turned(weight_ptr, head * HEAD, columns, WIDTH, HEAD), query, input_precision=PRECISION)
-        key = tl.dot(
-            normed, _turned(weight_ptr, (HEADS + head) * HEAD, columns, WIDTH, HEAD), key, input_precision=PRECISION
-        )
-        value = tl.dot(
-            normed, _turned(weight_ptr, (2 * HEADS + head) * HEAD, columns, WIDTH, HEAD), value,
-            input_precision=PRECISION,
-        )  # fmt: skip
-    kind = x_ptr.dtype.element_ty
     own = head * HEAD + lane
-    query = (query + tl.load(bias_ptr + own).to(tl.float32)[None, :]).to(kind)
-    key = (key + tl.load(bias_ptr + HEADS * HEAD + own).to(tl.float32)[None, :]).to(kind)
-    value = (value + tl.load(bias_ptr + 2 * HEADS * HEAD + own).to(tl.float32)[None, :]).to(kind)
+    all_columns = tl.arange(0, BLOCK)
+    newest = tl.load(rows_ptr + row, mask=kept, other=0)  # what depends on nothing is read first
+    first = tl.load(rows_ptr)  # rows before it were written in earlier steps, rows after the newest are seen by none
+    query_bias = tl.load(bias_ptr + own).to(tl.float32)
+    key_bias = tl.load(bias_ptr + HEADS * HEAD + own).to(tl.float32)
+    value_bias = tl.load(bias_ptr + 2 * HEADS * HEAD + own).to(tl.float32)
+    to_query = _turned(weight_ptr, head * HEAD, all_columns, WIDTH, HEAD)
+    masks = mask_ptr + sentence * mask_sentence + row[:, None] * mask_row  # (ROWS, 1)
+    own_seen = tl.load(masks + newest[None, :], mask=kept[:, None] & kept[None, :], other=float("-inf")) == 0
+    normed = _normed(
+        x_ptr, y_ptr, total_ptr, norm_weight_ptr, norm_bias_ptr, at, y_at, kept, size, eps, head, WIDTH, BLOCK
+    )  # fmt: skip
+    kind = x_ptr.dtype.element_ty
+    query = tl.dot(normed, to_query, input_precision=PRECISION)
+    to_key = _turned(weight_ptr, (HEADS + head) * HEAD, all_columns, WIDTH, HEAD)
+    key = tl.dot(normed, to_key, input_precision=PRECISION)
+    to_value = _turned(weight_ptr, (2 * HEADS + head) * HEAD, all_columns, WIDTH, HEAD)
+    value = tl.dot(normed, to_value, input_precision=PRECISION)
+    query = (query + query_bias[None, :]).to(kind)
+    key = (key + key_bias[None, :]).to(kind)
+    value = (value + value_bias[None, :]).to(kind)
 
-    newest = tl.load(rows_ptr + row, mask=kept, other=0)
     base = cache_ptr + sentence.to(tl.int64) * room * (2 * HEADS * HEAD)
     place = base + newest[:, None] * (2 * HEADS * HEAD) + own[None, :]
     tl.store(place, key, mask=kept[:, None])
     tl.store(place + HEADS * HEAD, value, mask=kept[:, None])
 
-    masks = mask_ptr + sentence * mask_sentence + row[:, None] * mask_row  # (ROWS, 1)
-    own_seen = tl.load(masks + newest[None, :], mask=kept[:, None] & kept[None, :], other=float("-inf")) == 0
     best = tl.full((ROWS,), -1.0e30, tl.float32)
     total = tl.zeros((ROWS,), tl.float32)
     mixed = tl.zeros((ROWS, HEAD), tl.float32)
     best, total, mixed = _mixed(query, key, value, own_seen, best, total, mixed, scale, PRECISION)
-    first = tl.load(rows_ptr)  # rows before it were written in earlier steps, rows after the newest are seen by none
     for start in range(0, first, PLACES):
         places = start + tl.arange(0, PLACES)
         old = places < first
@@ -141,21 +124,20 @@ def _cross_kernel(
     x_ptr, y_ptr, total_ptr, norm_weight_ptr, norm_bias_ptr, weight_ptr, bias_ptr, memory_ptr, mask_ptr, out_ptr,
     n_rows, size, eps, scale, length, layer, layers,
     WIDTH: tl.constexpr, BLOCK: tl.constexpr, HEADS: tl.constexpr, HEAD: tl.constexpr, ROWS: tl.constexpr,  # noqa: N803
-    CHUNK: tl.constexpr, PLACES: tl.constexpr, PRECISION: tl.constexpr,  # noqa: N803
+    PLACES: tl.constexpr, PRECISION: tl.constexpr,  # noqa: N803
 ):  # fmt: skip
     sentence, head = tl.program_id(0), tl.program_id(1)
     row, lane = tl.arange(0, ROWS), tl.arange(0, HEAD)
     kept = row < n_rows
     at = sentence * n_rows + row
-    mean, rate = _moments(x_ptr, y_ptr, total_ptr, at, at, kept, size, eps, head, WIDTH, BLOCK)
-    query = tl.zeros((ROWS, HEAD), tl.float32)
-    for start in range(0, WIDTH, CHUNK):
-        columns = start + tl.arange(0, CHUNK)
-        normed = _normed(x_ptr, y_ptr, norm_weight_ptr, norm_bias_ptr, at, at, kept, mean, rate, columns, size, WIDTH)
-        query = tl.dot(normed, _turned(weight_ptr, head * HEAD, columns, WIDTH, HEAD), query, input_precision=PRECISION)
-    kind = x_ptr.dtype.element_ty
     own = head * HEAD + lane
-    query = (query + tl.load(bias_ptr + own).to(tl.float32)[None, :]).to(kind)
+    bias = tl.load(bias_ptr + own).to(tl.float32)
+    to_query = _turned(weight_ptr, head * HEAD, tl.arange(0, BLOCK), WIDTH, HEAD)
+    normed = _normed(
+        x_ptr, y_ptr, total_ptr, norm_weight_ptr, norm_bias_ptr, at, at, kept, size, eps, head, WIDTH, BLOCK
+    )  # fmt: skip
+    kind = x_ptr.dtype.element_ty
+    query = (tl.dot(normed, to_query, input_precision=PRECISION) + bias[None, :]).to(kind)
     best = tl.full((ROWS,), -1.0e30, tl.float32)
     total = tl.zeros((ROWS,), tl.float32)
     mixed = tl.zeros((ROWS, HEAD), tl.float32)
@@ -178,20 +160,19 @@ def _cross_kernel(
 @triton.jit(do_not_specialize=["n_rows"])
 def _feed_kernel(
     x_ptr, y_ptr, total_ptr, norm_weight_ptr, norm_bias_ptr, weight_ptr, bias_ptr, out_ptr, n_rows, size, eps,
-    WIDTH: tl.constexpr, BLOCK: tl.constexpr, HIDDEN: tl.constexpr, ROWS: tl.constexpr, CHUNK: tl.constexpr,  # noqa: N803
+    WIDTH: tl.constexpr, BLOCK: tl.constexpr, HIDDEN: tl.constexpr, ROWS: tl.constexpr,  # noqa: N803
     UNITS: tl.constexpr, PRECISION: tl.constexpr,  # noqa: N803
 ):  # fmt: skip
     block, first = tl.program_id(0), tl.program_id(1) * UNITS
     at = block * ROWS + tl.arange(0, ROWS)
     kept = at < n_rows
-    mean, rate = _moments(x_ptr, y_ptr, total_ptr, at, at, kept, size, eps, first, WIDTH, BLOCK)
-    inner = tl.zeros((ROWS, UNITS), tl.float32)
-    for start in range(0, WIDTH, CHUNK):
-        columns = start + tl.arange(0, CHUNK)
-        normed = _normed(x_ptr, y_ptr, norm_weight_ptr, norm_bias_ptr, at, at, kept, mean, rate, columns, size, WIDTH)
-        inner = tl.dot(normed, _turned(weight_ptr, first, columns, WIDTH, UNITS), inner, input_precision=PRECISION)
     units = first + tl.arange(0, UNITS)
-    inner = tl.maximum(inner + tl.load(bias_ptr + units).to(tl.float32)[None, :], 0.0)
+    bias = tl.load(bias_ptr + units).to(tl.float32)
+    weight = _turned(weight_ptr, first, tl.arange(0, BLOCK), WIDTH, UNITS)
+    normed = _normed(
+        x_ptr, y_ptr, total_ptr, norm_weight_ptr, norm_bias_ptr, at, at, kept, size, eps, first, WIDTH, BLOCK
+    )  # fmt: skip
+    inner = tl.maximum(tl.dot(normed, weight, input_precision=PRECISION) + bias[None, :], 0.0)
     tl.store(out_ptr + at[:, None] * HIDDEN + units[None, :], inner.to(x_ptr.dtype.element_ty), mask=kept[:, None])
 
 
@@ -314,7 +295,7 @@ class FewRows:
         width = self._sizes.d_model
         return {
             "WIDTH": width, "BLOCK": triton.next_power_of_2(width), "HEADS": self._sizes.n_heads,
-            "HEAD": self._sizes.head, "ROWS": max(16, triton.next_power_of_2(n_rows)), "CHUNK": tiles.chunk,
+            "HEAD": self._sizes.head, "ROWS": max(16, triton.next_power_of_2(n_rows)),
             "PRECISION": self._precision, "num_warps": tiles.warps, "num_stages": tiles.stages,
         }  # fmt: skip
 
