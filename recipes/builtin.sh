@@ -5,7 +5,7 @@
 #   recipes/builtin.sh DATA OUT [STAGE...]
 #
 #   text          pairs of all origins by weight (builtin/weights.yaml), phrases of every day, rough copies
-#   corpus        tokenizer and ids
+#   corpus        tokenizer and ids; the phrases of every day once more by themselves
 #   mono          monolingual text of both languages, to be translated
 #   teacher-first autoregressive, both directions, builtin/teacher.yaml, at a high rate
 #   clean         if asked for: the teacher goes on without the pairs it finds least likely
@@ -14,7 +14,7 @@
 #   student-first tiny-first tiny-at-first     one model for every K of each size (builtin/student.yaml, builtin/tiny.yaml), and
 #                 an autoregressive model of the size of tiny, to compare with; from the same text
 #   distill       the teacher translates sources of the pairs and the monolingual text, each way
-#   student tiny tiny-at                       go on with the teacher's words alone, the rate falling to its end
+#   student tiny tiny-at                       go on with the teacher's words and the phrases, the rate falling to its end
 #   export        int8
 #   evaluate      every test set, both directions
 #
@@ -72,9 +72,10 @@ stage_text() {
     for set in ende200k/valid ende2/valid tests/tst2013; do head -250 "$data/$set.$side"; done > "$out/valid.$side"
   done
   "$python" "$here/roughen.py" "$out" rough
-  for side in de en; do mv "$out/rough.$side" "$out/text.$side"; done
+  for side in de en; do mv "$out/rough.$side" "$out/text.$side" && cp "$out/phrases.$side" "$out/everyday.$side"; done
+  "$python" "$here/roughen.py" "$out" everyday --share 0.4
 }
-stage_corpus() { prepared text corpus; }
+stage_corpus() { prepared text corpus && prepared everyday everyday --tokenizer-from "$out/corpus"; }
 stage_mono() { [ -d "$out/mono" ] || "$python" "$here/sources.py" "$out/mono" "$out/corpus" --mono "$data/ende2"; }
 stage_teacher-first() { begun teacher corpus "${TEACHER_STEPS:-3000}" teacher; }
 stage_clean() {
@@ -93,7 +94,7 @@ stage_back() {
   local pairs=corpus
   [ ! -d "$out/cleaned" ] || pairs=cleaned
   distilled mono-back teacher-first mono 1
-  joined first "$out/$pairs" "$out/mono-back:turned"
+  joined first "$out/$pairs" "$out/everyday" "$out/mono-back:turned"
 }
 stage_teacher() { ended teacher first "${TEACHER_END:-3000}" teacher 5.0e-4; }
 stage_student-first() { begun student first "${STEPS:-3000}" student; }
@@ -103,7 +104,7 @@ stage_distill() {
   [ -d "$out/sources" ] || "$python" "$here/sources.py" "$out/sources" "$out/corpus" --most "${SOURCES:-1500000}"
   distilled sources-distilled teacher sources 4
   distilled mono-distilled teacher mono 4
-  joined second "$out/sources-distilled" "$out/mono-distilled"
+  joined second "$out/sources-distilled" "$out/mono-distilled" "$out/everyday"
 }
 stage_student() { ended student second "${END:-6000}" student 7.0e-4; }
 stage_tiny() { ended tiny second "${END:-6000}" tiny 7.0e-4; }

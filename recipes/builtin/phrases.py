@@ -1,24 +1,26 @@
 """Make short pairs of every day: greetings, letters, names, places, times, dates and prices, English and German.
 
-    python recipes/builtin/phrases.py OUT --lines 60000        writes OUT/phrases.{en,de}
+    python recipes/builtin/phrases.py OUT --lines 100000        writes OUT/phrases.{en,de}
 
-The sentences of phrases.tsv are repeated; the rest is put together from words.yaml, all of it written for this
-project. No sentence of first.tsv, with which the model is judged, is among them.
+The sentences of phrases.tsv are repeated; the rest is put together from words.yaml and the words of nouns.tsv, all of
+it written for this project. No sentence of first.tsv, with which the model is judged, is among them.
 """
 
 import argparse
 import random
+import re
 from collections.abc import Callable
 from pathlib import Path
 
 import yaml
 
 HERE = Path(__file__).parent
-SHARE = 0.15  # of the lines, taken from phrases.tsv
+WRITTEN, NOUNS = 0.4, 0.3  # of the lines: taken from phrases.tsv, made with a word of nouns.tsv
 
 Pair = tuple[str, str]
 
 WORDS = yaml.safe_load((HERE / "words.yaml").read_text(encoding="utf-8"))
+ARTICLES = {"der": ("den", "dem"), "die": ("die", "der"), "das": ("das", "dem")}  # accusative and dative
 
 
 def drawn(name: str, rng: random.Random) -> Pair:
@@ -42,6 +44,35 @@ def clock(rng: random.Random) -> Pair:
         return f"{hour}:{minute:02}", f"{hour}:{minute:02} Uhr"
     german = f"{hour} Uhr" if not minute else rng.choice([f"{hour}:{minute:02} Uhr", f"{hour}.{minute:02} Uhr"])
     return english, german
+
+
+def spoken(rng: random.Random) -> Pair:
+    """Draw a time of day in words: "half past three" is "halb vier"."""
+    hours = list(WORDS["hours"].items())
+    at = rng.randrange(12)
+    (hour, stunde), (after, danach) = hours[at], hours[(at + 1) % 12]
+    minutes, minuten = drawn("minutes", rng)
+    return rng.choice(
+        [
+            (f"{hour} o'clock", "ein Uhr" if at == 0 else f"{stunde} Uhr"),
+            (f"half past {hour}", f"halb {danach}"),
+            (f"half past {hour}", f"halb {danach}"),
+            (f"{minutes} past {hour}", f"{minuten} nach {stunde}"),
+            (f"{minutes} to {after}", f"{minuten} vor {danach}"),
+        ]
+    )
+
+
+def opening_hours(rng: random.Random) -> Pair:
+    """Draw hours of the morning and the evening: "from 10 a.m. to 6 p.m." is "von 10 bis 18 Uhr"."""
+    first, last = rng.randrange(5, 12), rng.randrange(13, 23)
+    am, pm = rng.choice([(" a.m.", " p.m."), (" am", " pm"), ("am", "pm")])
+    return rng.choice(
+        [
+            (f"from {first}{am} to {last - 12}{pm}", f"von {first} bis {last} Uhr"),
+            (f"between {first}{am} and {last - 12}{pm}", f"zwischen {first} und {last} Uhr"),
+        ]
+    )
 
 
 def price(rng: random.Random) -> Pair:
@@ -85,6 +116,8 @@ SLOTS: dict[str, Callable[[random.Random], Pair]] = {
     "day": lambda rng: drawn("day", rng),
     "thing": lambda rng: drawn("thing", rng),
     "time": clock,
+    "spoken": spoken,
+    "hours": opening_hours,
     "date": lambda rng: date(rng, year=False),
     "fulldate": lambda rng: date(rng, year=True),
     "price": price,
@@ -97,15 +130,50 @@ SLOTS: dict[str, Callable[[random.Random], Pair]] = {
 }
 
 
+def nouns(path: Path = HERE / "nouns.tsv") -> list[dict[str, Pair]]:
+    """Read nouns in the forms that templates name: {noun}, {the}, {The}, {object}, {of} (dative)."""
+    return [
+        forms(english, *german)
+        for english, *german in (line.split("\t") for line in path.read_text(encoding="utf-8").splitlines())
+    ]
+
+
+def forms(english: str, german: str, weak: str | None = None) -> dict[str, Pair]:
+    """Return a noun in each case; `weak`: the accusative, where more than the article changes.
+
+    >>> forms("neighbour", "der Nachbar", "den Nachbarn")["of"], forms("cat", "die Katze")["The"]
+    (('the neighbour', 'dem Nachbarn'), ('The cat', 'Die Katze'))
+    """
+    article, bare = german.split(" ", 1)
+    accusative, dative = (f"{form} {weak.split(' ', 1)[1] if weak else bare}" for form in ARTICLES[article])
+    the = f"the {english}"
+    return {
+        "noun": (english, bare),
+        "the": (the, german),
+        "The": (f"The {english}", german[:1].upper() + german[1:]),
+        "object": (the, accusative),
+        "of": (the, dative),
+    }
+
+
 def pairs_of(path: Path) -> list[Pair]:
     """Read pairs from a table; lines that begin with # are remarks."""
     lines = [line for line in path.read_text(encoding="utf-8").splitlines() if line and not line.startswith("#")]
     return [(english, german) for english, german in (line.split("\t") for line in lines)]
 
 
-def made(template: Pair, rng: random.Random) -> Pair:
+def words_of(pairs: list[Pair]) -> set[str]:
+    """Return all sides without their marks and capitals.
+
+    >>> words_of([("Be careful!", "Sei vorsichtig.")]) == {"be careful", "sei vorsichtig"}
+    True
+    """
+    return {" ".join(re.findall(r"\w+", side.lower())) for pair in pairs for side in pair}
+
+
+def made(template: Pair, rng: random.Random, noun: dict[str, Pair] | None = None) -> Pair:
     """Fill a template."""
-    filled = {name: draw(rng) for name, draw in SLOTS.items() if f"{{{name}}}" in template[0]}
+    filled = {name: draw(rng) for name, draw in SLOTS.items() if f"{{{name}}}" in template[0]} | (noun or {})
     english, german = ({name: pair[side] for name, pair in filled.items()} for side in (0, 1))
     # a sentence does not end in two full stops: "It is 9 a.m.", not "9 a.m.."
     return template[0].format(**english).replace("m..", "m."), template[1].format(**german)
@@ -114,18 +182,25 @@ def made(template: Pair, rng: random.Random) -> Pair:
 def phrases(lines: int, seed: int = 1) -> list[Pair]:
     """Return so many pairs; the same ones for the same seed."""
     rng = random.Random(seed)
-    written, judged = pairs_of(HERE / "phrases.tsv"), {side for pair in pairs_of(HERE / "first.tsv") for side in pair}
-    lot = (
-        rng.choice(written) if rng.random() < SHARE else made(rng.choice(WORDS["templates"]), rng)
-        for _ in range(2 * lines)
-    )
-    return [pair for pair in lot if not judged & set(pair)][:lines]
+    written, judged = pairs_of(HERE / "phrases.tsv"), words_of(pairs_of(HERE / "first.tsv"))
+    words = nouns()
+
+    def one() -> Pair:
+        kind = rng.random()
+        if kind < WRITTEN:
+            return rng.choice(written)
+        if kind < WRITTEN + NOUNS:
+            return made(rng.choice(WORDS["noun_templates"]), rng, rng.choice(words))
+        return made(rng.choice(WORDS["templates"]), rng)
+
+    lot = (one() for _ in range(2 * lines))
+    return [pair for pair in lot if not judged & words_of([pair])][:lines]
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("out", type=Path)
-    parser.add_argument("--lines", type=int, default=60_000)
+    parser.add_argument("--lines", type=int, default=100_000)
     args = parser.parse_args()
     chosen = phrases(args.lines)
     for side, name in enumerate(("en", "de")):

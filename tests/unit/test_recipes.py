@@ -200,7 +200,7 @@ def made(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("made")
-@pytest.mark.parametrize("name", ["clean", "join", "pairs", "roughen", "sources"])
+@pytest.mark.parametrize("name", ["clean", "join", "pairs", "phrases", "roughen", "sources"])
 def test_examples_of_the_recipe_are_true(name: str) -> None:
     results = doctest.testmod(importlib.import_module(name))
     assert results.attempted
@@ -210,14 +210,15 @@ def test_examples_of_the_recipe_are_true(name: str) -> None:
 @pytest.mark.usefixtures("made")
 def test_phrases_hold_nothing_that_the_model_is_judged_with() -> None:
     phrases = importlib.import_module("phrases")
-    judged = {side for pair in phrases.pairs_of(RECIPES / "builtin/first.tsv") for side in pair}
+    judged = phrases.words_of(phrases.pairs_of(RECIPES / "builtin/first.tsv"))
     lines = phrases.phrases(3000)
     assert len(lines) == 3000
     assert lines == phrases.phrases(3000)
-    assert not judged & {side for pair in lines for side in pair}
+    assert not judged & phrases.words_of(lines)
     assert len(judged) == 200
     assert not any("{" in side or ".." in side for pair in lines for side in pair)
     written = phrases.pairs_of(RECIPES / "builtin/phrases.tsv")
+    assert not judged & phrases.words_of(written)
     assert set(written) & set(lines)
 
 
@@ -234,6 +235,31 @@ def test_times_and_prices_say_the_same_in_both_languages() -> None:
         english, german = phrases.price(rng)
         assert english[1:] == german[:-2].replace(".", "_").replace(",", ".").replace("_", ",")
         assert english[0] == german[-1]
+        english, german = phrases.opening_hours(rng)
+        (first, last), (begin, end) = (map(int, re.findall(r"\d+", side)) for side in (english, german))
+        assert (first, last + 12) == (begin, end)
+
+
+@pytest.mark.usefixtures("made")
+def test_times_in_words_name_the_hour_that_german_names() -> None:
+    phrases, rng = importlib.import_module("phrases"), random.Random(3)
+    said = dict(phrases.spoken(rng) for _ in range(3000))
+    assert said["half past three"] == "halb vier"
+    assert said["half past twelve"] == "halb eins"
+    assert said["one o'clock"] == "ein Uhr"
+    assert said["a quarter to one"] == "Viertel vor eins"
+    assert said["ten past one"] == "zehn nach eins"
+
+
+@pytest.mark.usefixtures("made")
+def test_nouns_are_declined() -> None:
+    phrases = importlib.import_module("phrases")
+    words = phrases.nouns()
+    assert len({word["noun"] for word in words}) == len(words)
+    cases = {word["noun"][0]: [word[name][1] for name in ("the", "object", "of")] for word in words}
+    assert cases["fridge"] == ["der Kühlschrank", "den Kühlschrank", "dem Kühlschrank"]
+    assert cases["socket"] == ["die Steckdose", "die Steckdose", "der Steckdose"]
+    assert cases["colleague"] == ["der Kollege", "den Kollegen", "dem Kollegen"]
 
 
 @pytest.mark.usefixtures("made")
