@@ -5,8 +5,8 @@
 #   recipes/neighbours.sh DATA OUT [STAGE...]
 #
 #   shared            corpus, teacher, distilled text and the one RecoverSAT, by recipes/ende200k.sh in the same OUT
-#   trainings         SAT, NAT, CMLM and CTC, side by side
-#   sat nat cmlm ctc  one of them alone; A+B trains A and B side by side
+#   trainings         SAT, NAT, CMLM, CTC and the deep-shallow AT, side by side
+#   sat nat cmlm ctc deep     one of them alone; A+B trains A and B side by side
 #   evaluate          the whole table, into OUT/neighbours
 #   bench             milliseconds of a sentence, the systems in turn, into OUT/neighbours-speed
 #
@@ -15,12 +15,13 @@
 # SENTENCES and DEVICE of `bench` (64, cuda). docs/neighbours.md says what each system does.
 #
 # One SAT learns K = 2, 4 and 6, as one RecoverSAT learns every K. NAT of ende200k.sh has a quarter of the updates: the one here
-# (OUT/nat-full) has as many as the others.
+# (OUT/nat-full) has as many as the others. The deep-shallow AT (12+1 layers) learns from the same text, from nothing.
 set -euo pipefail
 data=$1 out=$2 run=${RECOVERSAT:-recoversat} steps=${STEPS:-6000}
 shift 2
 mkdir -p "$out"
 
+from=(--init-from "$out/teacher" --init-decoder)
 neighbour() {  # NAME SETTINGS...: from the teacher's text, encoder and decoder, as the students of ende200k.sh
   local name=$1 settings=() setting every=$(((steps + 4) / 5))
   shift
@@ -29,8 +30,7 @@ neighbour() {  # NAME SETTINGS...: from the teacher's text, encoder and decoder,
     train.clip_norm=1 train.validate_every=$every train.save_every=$every train.tensorboard=false "$@"; do
     settings+=(--set "$setting")
   done
-  $run train "$out/distilled" --out "$out/$name" --preset iwslt16 "${settings[@]}" --init-from "$out/teacher" --init-decoder \
-    && touch "$out/$name/done"
+  $run train "$out/distilled" --out "$out/$name" --preset iwslt16 "${settings[@]}" "${from[@]}" && touch "$out/$name/done"
 }
 
 one_step() { neighbour "$@" train.segments=1 train.compile=false; }
@@ -39,6 +39,10 @@ stage_shared() { "$(dirname "$0")/ende200k.sh" "$data" "$out" corpus teacher dis
 stage_sat() { neighbour sat model.kind=sat "train.segments=[2, 4, 6]" train.random_prob=0 train.repeat_prob=0 train.compile=true; }
 stage_nat() { one_step nat-full model.kind=nat; }
 stage_cmlm() { one_step cmlm model.kind=cmlm; }
+stage_deep() {
+  local from=()
+  neighbour deep-shallow train.segments=1 model.encoder_layers=12 model.decoder_layers=1 train.compile=true
+}
 stage_ctc() { one_step ctc model.kind=ctc train.accumulate="${CTC_PARTS:-2}"; }
 
 side_by_side() {  # STAGES: all at once; says which one failed
@@ -51,7 +55,7 @@ side_by_side() {  # STAGES: all at once; says which one failed
   for name in "${jobs[@]}"; do wait "${name%%:*}" || failed+=("$out/${name#*:}.log"); done
   [ ${#failed[@]} = 0 ] || { echo "a training failed: see ${failed[*]}" >&2; return 1; }
 }
-stage_trainings() { side_by_side sat nat cmlm ctc; }
+stage_trainings() { side_by_side sat nat cmlm ctc deep; }
 
 test_set() {
   case $1 in
@@ -67,6 +71,7 @@ all_systems() {  # nothing is repaired, as in the papers
   systems=()
   add "AT greedy" teacher:repairs=none
   add "AT beam 4" teacher:beam=4:repairs=none
+  add "deep-shallow AT" deep-shallow:repairs=none
   add "NAT" nat-full:repairs=none
   add "NAT + LPD 9" "nat-full:lengths=9:teacher=$out/teacher:repairs=none"
   add "CTC" ctc:repairs=none

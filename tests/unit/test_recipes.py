@@ -27,7 +27,7 @@ STAGES = {
         "corpus", "teacher", "k10", "mixed", "k2", "k5", "nat", "paper-k2", "paper-k5", "paper-k10", "ablations",
         "mixed12", "mixed-word", "deleting", "both", "second",
     ],
-    "neighbours.sh": ["sat", "nat", "cmlm", "ctc"],
+    "neighbours.sh": ["sat", "nat", "cmlm", "ctc", "deep"],
     "builtin.sh": [
         "mono", "teacher-first", "back", "teacher", "student-first", "student", "tiny-first+tiny-at-first", "tiny",
         "tiny-at", "distill",
@@ -69,7 +69,9 @@ def test_every_training_has_settings_that_exist(recipe: str, tmp_path: Path) -> 
         other = {"nat": 17, "mixed12": 140} | dict.fromkeys(("k2", "k5", "k10"), 21)
         assert config.train.steps == other.get(name, 70)
         source = words[words.index("--init-from") + 1] if "--init-from" in words else None
-        begun = {"teacher": None, **dict.fromkeys(("k2", "k5", "k10"), "mixed")}.get(name, "teacher")
+        begun = {"teacher": None, "deep-shallow": None, **dict.fromkeys(("k2", "k5", "k10"), "mixed")}.get(
+            name, "teacher"
+        )
         if recipe == "builtin.sh":  # everything in two parts, and in its own size
             begun = None if name.endswith("-first") else f"{name}-first"
         assert source == (str(tmp_path / begun) if begun else None)
@@ -170,7 +172,7 @@ def test_what_is_compared_with_the_paper_is_not_repaired(tmp_path: Path) -> None
 def test_neighbours_are_trained_alike_and_stand_in_one_table(tmp_path: Path) -> None:
     configs = {Path(words[3]).name: settings_of(words) for words in commands("neighbours.sh", tmp_path)}
     kinds = {name: config.model.kind for name, config in configs.items()}
-    assert kinds == {"sat": "sat", "nat-full": "nat", "cmlm": "cmlm", "ctc": "ctc"}
+    assert kinds == {"sat": "sat", "nat-full": "nat", "cmlm": "cmlm", "ctc": "ctc", "deep-shallow": "segments"}
     own = {"segments", "random_prob", "repeat_prob", "compile", "accumulate"}
     assert len({config.train.model_copy(update=dict.fromkeys(own)) for config in configs.values()}) == 1
     assert configs["sat"].train.segment_choices == [2, 4, 6]
@@ -182,7 +184,7 @@ def test_neighbours_are_trained_alike_and_stand_in_one_table(tmp_path: Path) -> 
     )  # fmt: skip
     systems = [parse_system(line) for line in done.stdout.splitlines() if f"={tmp_path}/" in line]
     assert [one.name for one in systems] == [
-        "AT greedy", "AT beam 4", "NAT", "NAT + LPD 9", "CTC", "CMLM 4", "CMLM 10", "SAT 2", "SAT 4", "SAT 6",
+        "AT greedy", "AT beam 4", "deep-shallow AT", "NAT", "NAT + LPD 9", "CTC", "CMLM 4", "CMLM 10", "SAT 2", "SAT 4", "SAT 6",
         "RecoverSAT 2", "RecoverSAT 5", "RecoverSAT 10", "RecoverSAT auto", "RecoverSAT best of 3", "RecoverSAT exact",
     ]  # fmt: skip
     assert {one.decode.pop("repairs") for one in systems} == {"none"}
