@@ -1,6 +1,6 @@
 """Make short pairs of every day: greetings, letters, names, places, times, dates and prices, English and German.
 
-    python recipes/builtin/phrases.py OUT --lines 100000        writes OUT/phrases.{en,de}
+    python recipes/builtin/phrases.py OUT --lines 150000        writes OUT/phrases.{en,de}
 
 The sentences of phrases.tsv are repeated; the rest is put together from words.yaml and the words of nouns.tsv, all of
 it written for this project. No sentence of first.tsv, with which the model is judged, is among them.
@@ -15,7 +15,7 @@ from pathlib import Path
 import yaml
 
 HERE = Path(__file__).parent
-WRITTEN, NOUNS = 0.4, 0.3  # of the lines: taken from phrases.tsv, made with a word of nouns.tsv
+WRITTEN, NOUNS = 0.4, 0.35  # of the lines: taken from phrases.tsv, made with a word of nouns.tsv
 
 Pair = tuple[str, str]
 
@@ -200,7 +200,7 @@ def phrases(lines: int, seed: int = 1) -> list[Pair]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("out", type=Path)
-    parser.add_argument("--lines", type=int, default=100_000)
+    parser.add_argument("--lines", type=int, default=150_000)
     args = parser.parse_args()
     chosen = phrases(args.lines)
     for side, name in enumerate(("en", "de")):
