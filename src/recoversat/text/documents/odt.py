@@ -13,7 +13,7 @@ from recoversat.errors import UserError
 from recoversat.text.documents.block import Document
 from recoversat.text.documents.inline import Inline
 from recoversat.text.documents.packages import document_of, unpack
-from recoversat.text.documents.xml_nodes import Node, Thing, Tree, add_text, refill
+from recoversat.text.documents.xml_nodes import Node, Thing, Tree, add_text, last_child, refill
 
 _TEXT = "{urn:oasis:names:tc:opendocument:xmlns:text:1.0}"
 _STYLE = "{urn:oasis:names:tc:opendocument:xmlns:style:1.0}"
@@ -90,7 +90,7 @@ def _write(node: Node, text: str) -> None:
     """Add text behind all that a node holds; spaces that would not be seen are nodes."""
     position = 0
     for match in _SPACES.finditer(text):
-        if match.start() == 0 and (node.text or len(node)):  # within a paragraph the first one is seen
+        if match.start() == 0 and (node.text or last_child(node) is not None):  # the first is seen there
             continue
         add_text(node, text[position : match.start()])
         etree.SubElement(node, f"{_TEXT}s", {f"{_TEXT}c": str(len(match[0]))})

@@ -58,10 +58,16 @@ def written_xml(tree: Tree, source: bytes) -> bytes:
 
 def add_text(node: Node, text: str) -> None:
     """Add text behind all that a node holds."""
-    if len(node):
-        node[-1].tail = (node[-1].tail or "") + text
-    else:
+    last = last_child(node)
+    if last is None:
         node.text = (node.text or "") + text
+    else:
+        last.tail = (last.tail or "") + text
+
+
+def last_child(node: Node) -> Node | None:
+    """Return the last child of a node, if any; `len` would count them all."""
+    return next(node.iterchildren(reversed=True), None)
 
 
 def refill(node: Node, pieces: Iterable[Piece[Thing]], add: Callable[[Node, str], None] = add_text) -> None:
