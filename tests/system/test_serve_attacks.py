@@ -218,7 +218,7 @@ def test_a_short_sentence_goes_in_between(folder: Path, tmp_path: Path, kind: st
             until(lambda: nothing_waits(server))  # the worker has it: what comes now goes in between, not before
             second = pool.submit(short)
             until(lambda: in_progress(server, 2))
-            until(lambda: figure(server, "queue_length") == 0)  # the short one has been given to the worker too
+            until(lambda: nothing_waits(server))  # the short one has been given to the worker too
         assert second.result() == alone
         assert first.result() == other
         until(lambda: server.log.read_text().count("POST /translate 200") == 4)
