@@ -72,8 +72,9 @@ stage_text() {
     for set in ende200k/valid ende2/valid tests/tst2013; do head -250 "$data/$set.$side"; done > "$out/valid.$side"
   done
   "$python" "$here/roughen.py" "$out" rough
-  for side in de en; do mv "$out/rough.$side" "$out/text.$side" && cp "$out/phrases.$side" "$out/everyday.$side"; done
+  for side in en de; do cp "$out/phrases.$side" "$out/everyday.$side"; done
   "$python" "$here/roughen.py" "$out" everyday --share 0.4
+  for side in de en; do mv "$out/rough.$side" "$out/text.$side"; done
 }
 stage_corpus() { prepared text corpus && prepared everyday everyday --tokenizer-from "$out/corpus"; }
 stage_mono() { [ -d "$out/mono" ] || "$python" "$here/sources.py" "$out/mono" "$out/corpus" --mono "$data/ende2"; }

@@ -131,17 +131,14 @@ SLOTS: dict[str, Callable[[random.Random], Pair]] = {
 
 
 def nouns(path: Path = HERE / "nouns.tsv") -> list[dict[str, Pair]]:
-    """Read nouns in the forms that templates name: {noun}, {the}, {The}, {object}, {of} (dative)."""
-    return [
-        forms(english, *german)
-        for english, *german in (line.split("\t") for line in path.read_text(encoding="utf-8").splitlines())
-    ]
+    """Read nouns in the forms that templates name: {noun}, {the}, {The}, {accusative}, {dative}."""
+    return [forms(*row) for row in rows_of(path)]
 
 
 def forms(english: str, german: str, weak: str | None = None) -> dict[str, Pair]:
     """Return a noun in each case; `weak`: the accusative, where more than the article changes.
 
-    >>> forms("neighbour", "der Nachbar", "den Nachbarn")["of"], forms("cat", "die Katze")["The"]
+    >>> forms("neighbour", "der Nachbar", "den Nachbarn")["dative"], forms("cat", "die Katze")["The"]
     (('the neighbour', 'dem Nachbarn'), ('The cat', 'Die Katze'))
     """
     article, bare = german.split(" ", 1)
@@ -151,15 +148,20 @@ def forms(english: str, german: str, weak: str | None = None) -> dict[str, Pair]
         "noun": (english, bare),
         "the": (the, german),
         "The": (f"The {english}", german[:1].upper() + german[1:]),
-        "object": (the, accusative),
-        "of": (the, dative),
+        "accusative": (the, accusative),
+        "dative": (the, dative),
     }
 
 
+def rows_of(path: Path) -> list[list[str]]:
+    """Read a table; lines that begin with # are remarks."""
+    lines = path.read_text(encoding="utf-8").splitlines()
+    return [line.split("\t") for line in lines if line and not line.startswith("#")]
+
+
 def pairs_of(path: Path) -> list[Pair]:
-    """Read pairs from a table; lines that begin with # are remarks."""
-    lines = [line for line in path.read_text(encoding="utf-8").splitlines() if line and not line.startswith("#")]
-    return [(english, german) for english, german in (line.split("\t") for line in lines)]
+    """Read a table of pairs."""
+    return [(english, german) for english, german in rows_of(path)]
 
 
 def words_of(pairs: list[Pair]) -> set[str]:

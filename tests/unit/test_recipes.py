@@ -259,7 +259,7 @@ def test_nouns_are_declined() -> None:
     phrases = importlib.import_module("phrases")
     words = phrases.nouns()
     assert len({word["noun"] for word in words}) == len(words)
-    cases = {word["noun"][0]: [word[name][1] for name in ("the", "object", "of")] for word in words}
+    cases = {word["noun"][0]: [word[name][1] for name in ("the", "accusative", "dative")] for word in words}
     assert cases["fridge"] == ["der Kühlschrank", "den Kühlschrank", "dem Kühlschrank"]
     assert cases["socket"] == ["die Steckdose", "die Steckdose", "der Steckdose"]
     assert cases["colleague"] == ["der Kollege", "den Kollegen", "dem Kollegen"]

@@ -10,10 +10,12 @@ from typing import Any
 
 import docx
 import pytest
+from lxml import etree
 
 from recoversat.errors import UserError
 from recoversat.text.documents import Languages, parse
 from recoversat.text.documents.translating import translate_documents
+from recoversat.text.documents.xml_nodes import add_text
 
 DATA = Path(__file__).parents[3] / "data" / "documents"
 WORD = (DATA / "report.docx").read_bytes()
@@ -246,6 +248,23 @@ def test_time_grows_with_the_length_of_a_paragraph(format: str, nasty: str) -> N
 
     few = min(seconds(1000) for _ in range(2))
     assert min(seconds(4000) for _ in range(2)) < 10 * max(few, 0.03)  # a square would be 16
+
+
+class Uncounted(etree.ElementBase):
+    """A node whose children may not be counted: lxml looks at each of them, so that many additions take a square."""
+
+    def __len__(self) -> int:
+        raise AssertionError("children were counted")
+
+
+def test_text_is_added_without_counting_what_is_there() -> None:
+    node = Uncounted()
+    for text in ("a", "b"):
+        add_text(node, text)
+    etree.SubElement(node, "x")
+    for text in ("c", "d"):
+        add_text(node, text)
+    assert etree.tostring(node) == b"<Uncounted>ab<x/>cd</Uncounted>"
 
 
 def archived(members: dict[str, bytes], method: int = zipfile.ZIP_DEFLATED) -> bytes:
