@@ -139,6 +139,9 @@ class TrainConfig(Section):
     label_smoothing: float = Field(
         0.15, title="ε_ls", ge=0, lt=1, description="probability mass spread over the vocabulary"
     )
+    optimizer: Literal["adamw", "muon"] = Field(
+        "adamw", description="'muon' moves the layers' matrices by Muon, all else by AdamW: fewer updates"
+    )
     adam_beta2: float = Field(0.98, gt=0, lt=1, description="Adam's second moment decay")
     weight_decay: float = Field(0.0, ge=0, description="decoupled weight decay")
     clip_norm: float | None = Field(None, gt=0, description="clip the gradient to this norm; null = never")

@@ -7,6 +7,8 @@ unaligned memory, at about a third of the speed. Zeros up to the next multiple o
 from torch import Tensor, nn
 from torch.nn import functional as F  # noqa: N812
 
+from recoversat.model.packed import Spans, packed_attention
+
 
 def aligned(size: int) -> int:
     """Round up to a multiple of 8.
@@ -38,8 +40,10 @@ def pad_heads(x: Tensor) -> Tensor:
     return pad_last(x) if x.is_cuda else x
 
 
-def attention(query: Tensor, key: Tensor, value: Tensor, allowed: Tensor, dropout: float) -> Tensor:
-    """Mix values by attention: (B, N, D) from heads (B, H, M, E); `allowed` is (B, 1, N or 1, M)."""
+def attention(query: Tensor, key: Tensor, value: Tensor, allowed: Tensor | Spans, dropout: float) -> Tensor:
+    """Mix values by attention: (B, N, D) from heads (B, H, M, E); a mask `allowed` is (B, 1, N or 1, M)."""
+    if isinstance(allowed, Spans):
+        return packed_attention(query, key, value, allowed)
     size = query.shape[-1]
     if query.is_cuda and size % 8:
         query, key, value = pad_last(query), pad_last(key), pad_last(value)  # nothing to do where they are padded

@@ -7,6 +7,9 @@ import torch
 from torch import Tensor, nn
 
 from recoversat.model.aligned import Linear, attention
+from recoversat.model.packed import Spans
+
+Seen = Tensor | Spans  # which keys a query sees: a mask, or where they lie in packed lines
 
 
 def split_heads(x: Tensor, n_heads: int) -> Tensor:
@@ -28,11 +31,11 @@ class SelfAttention(nn.Module):
         query, key, value = self.qkv(x).chunk(3, dim=-1)
         return split_heads(query, self.n_heads), split_heads(key, self.n_heads), split_heads(value, self.n_heads)
 
-    def forward(self, x: Tensor, allowed: Tensor) -> Tensor:
+    def forward(self, x: Tensor, allowed: Seen) -> Tensor:
         return self.attend(*self.project(x), allowed)
 
-    def attend(self, query: Tensor, key: Tensor, value: Tensor, allowed: Tensor) -> Tensor:
-        """Mix values by attention; `allowed` is (B, 1, N or 1, M)."""
+    def attend(self, query: Tensor, key: Tensor, value: Tensor, allowed: Seen) -> Tensor:
+        """Mix values by attention; a mask `allowed` is (B, 1, N or 1, M)."""
         return self.output(attention(query, key, value, allowed, self.dropout if self.training else 0.0))
 
 
@@ -51,7 +54,7 @@ class CrossAttention(nn.Module):
         key, value = self.key_value(memory).chunk(2, dim=-1)
         return split_heads(key, self.n_heads), split_heads(value, self.n_heads)
 
-    def forward(self, x: Tensor, key: Tensor, value: Tensor, allowed: Tensor) -> Tensor:
+    def forward(self, x: Tensor, key: Tensor, value: Tensor, allowed: Seen) -> Tensor:
         query = split_heads(self.query(x), self.n_heads)
         return self.output(attention(query, key, value, allowed, self.dropout if self.training else 0.0))
 

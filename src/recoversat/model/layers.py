@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from recoversat.config import ModelConfig
 from recoversat.model.aligned import Linear, pad_heads
-from recoversat.model.attention import CrossAttention, SelfAttention
+from recoversat.model.attention import CrossAttention, Seen, SelfAttention
 
 
 class FeedForward(nn.Module):
@@ -37,7 +37,7 @@ class EncoderLayer(nn.Module):
         self.feed_forward = FeedForward(config)
         self.dropout = nn.Dropout(config.dropout)
 
-    def forward(self, x: Tensor, allowed: Tensor) -> Tensor:
+    def forward(self, x: Tensor, allowed: Seen) -> Tensor:
         x = x + self.dropout(self.self_attention(self.attention_norm(x), allowed))
         return x + self.dropout(self.feed_forward(self.feed_forward_norm(x)))
 
@@ -81,11 +81,11 @@ class DecoderLayer(nn.Module):
         self.feed_forward = FeedForward(config)
         self.dropout = nn.Dropout(config.dropout)
 
-    def forward(self, x: Tensor, allowed: Tensor, memory: Tensor, memory_allowed: Tensor) -> Tensor:
+    def forward(self, x: Tensor, allowed: Seen, memory: Tensor, memory_allowed: Seen) -> Tensor:
         """Run all rows at once, as in training."""
         return self.run_projected(x, allowed, *self.cross_attention.project_memory(memory), memory_allowed)
 
-    def run_projected(self, x: Tensor, allowed: Tensor, key: Tensor, value: Tensor, memory_allowed: Tensor) -> Tensor:
+    def run_projected(self, x: Tensor, allowed: Seen, key: Tensor, value: Tensor, memory_allowed: Seen) -> Tensor:
         """Run all rows at once over a source that was projected before."""
         x = x + self.dropout(self.self_attention(self.attention_norm(x), allowed))
         return self._after_self_attention(x, key, value, memory_allowed)
@@ -103,6 +103,6 @@ class DecoderLayer(nn.Module):
         x = x + self.self_attention.attend(query, key, value, allowed)
         return self._after_self_attention(x, cache.memory_key, cache.memory_value, memory_allowed)
 
-    def _after_self_attention(self, x: Tensor, key: Tensor, value: Tensor, memory_allowed: Tensor) -> Tensor:
+    def _after_self_attention(self, x: Tensor, key: Tensor, value: Tensor, memory_allowed: Seen) -> Tensor:
         x = x + self.dropout(self.cross_attention(self.cross_norm(x), key, value, memory_allowed))
         return x + self.dropout(self.feed_forward(self.feed_forward_norm(x)))

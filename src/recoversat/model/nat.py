@@ -17,7 +17,7 @@ from torch.nn import functional as F  # noqa: N812
 from recoversat.config import ModelConfig
 from recoversat.model.attention import sinusoids
 from recoversat.model.layers import DecoderLayer, EncoderLayer
-from recoversat.model.transformer import Stack, initialise, same_sentence
+from recoversat.model.transformer import Stack, initialise, what_is_seen
 
 # A target's length is predicted as its difference to the source's, clipped to +-64: in training data the
 # difference hardly ever exceeds it (pairs of at most 128 tokens and a ratio of at most 3).
@@ -26,6 +26,8 @@ MAX_LENGTH_CHANGE = 64
 
 class NatTransformer(nn.Module):
     """Predict the target's length, copy the source to it, translate all positions in one pass."""
+
+    packed = False  # as of `Transformer`
 
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
@@ -46,7 +48,7 @@ class NatTransformer(nn.Module):
 
     def encode(self, tokens: Tensor, positions: Tensor, sentence: Tensor) -> Tensor:
         """Encode source tokens (B, S) into memory (B, S, D)."""
-        return self.encoder(self._embed(tokens, positions), same_sentence(sentence, sentence))
+        return self.encoder(self._embed(tokens, positions), what_is_seen(self, sentence, sentence))
 
     def length_logits(self, memory: Tensor, src_sentence: Tensor, n_sentences: int) -> Tensor:
         """Predict the length of sentences 1 .. M of each line from their mean memory: (B, M, C)."""
@@ -57,7 +59,7 @@ class NatTransformer(nn.Module):
 
     def decode(self, tokens: Tensor, steps: Tensor, sentence: Tensor, memory: Tensor, src_sentence: Tensor) -> Tensor:
         """Run all rows (B, N) at once, whatever tokens they carry, and return their last hidden states (B, N, D)."""
-        allowed, memory_allowed = same_sentence(sentence, sentence), same_sentence(sentence, src_sentence)
+        allowed, memory_allowed = what_is_seen(self, sentence, sentence), what_is_seen(self, sentence, src_sentence)
         return self.decoder(self._embed(tokens, steps), allowed, memory, memory_allowed)
 
     def project(self, memory: Tensor) -> list[tuple[Tensor, Tensor]]:
@@ -73,7 +75,7 @@ class NatTransformer(nn.Module):
         src_sentence: Tensor,
     ) -> Tensor:
         """Do as `decode` with what `project` returned."""
-        allowed, memory_allowed = same_sentence(sentence, sentence), same_sentence(sentence, src_sentence)
+        allowed, memory_allowed = what_is_seen(self, sentence, sentence), what_is_seen(self, sentence, src_sentence)
         x = self._embed(tokens, steps)
         for layer, (key, value) in zip(self.decoder.stack, memory, strict=True):
             x = layer.run_projected(x, allowed, key, value, memory_allowed)

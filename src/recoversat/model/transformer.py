@@ -12,8 +12,9 @@ from torch import Tensor, nn
 from torch.nn import functional as F  # noqa: N812
 
 from recoversat.config import ModelConfig
-from recoversat.model.attention import sinusoids
+from recoversat.model.attention import Seen, sinusoids
 from recoversat.model.layers import DecoderLayer, EncoderLayer, LayerCache
+from recoversat.model.packed import Spans
 
 Layer = TypeVar("Layer", bound=nn.Module)
 
@@ -31,7 +32,7 @@ class Stack(nn.Module, Generic[Layer]):
         """The layers, with their own type."""
         return cast("list[Layer]", list(self.layers))
 
-    def forward(self, x: Tensor, *seen: Tensor) -> Tensor:
+    def forward(self, x: Tensor, *seen: Seen) -> Tensor:
         """Run all layers; `seen` is what each of them looks at."""
         for layer in self.layers:
             x = layer(x, *seen)
@@ -63,6 +64,8 @@ class DecoderCache:
 class Transformer(nn.Module):
     """Encoder, decoder over rows, and one embedding shared by source, target and output."""
 
+    packed = False  # training meets rows of the same sentence only, by kernels that were found to work
+
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
         assert config.vocab_size is not None
@@ -77,15 +80,15 @@ class Transformer(nn.Module):
     def encode(self, tokens: Tensor, positions: Tensor, sentence: Tensor) -> Tensor:
         """Encode source tokens (B, S) into memory (B, S, D)."""
         x = self.dropout(self._embed(tokens) + self._positions(positions))
-        return self.encoder(x, same_sentence(sentence, sentence))
+        return self.encoder(x, what_is_seen(self, sentence, sentence))
 
     def decode(
         self, tokens: Tensor, steps: Tensor, segments: Tensor, sentence: Tensor, memory: Tensor, src_sentence: Tensor
     ) -> Tensor:
         """Run all rows (B, N) at once and return their last hidden states (B, N, D)."""
-        allowed = same_sentence(sentence, sentence) & (steps[:, None, None, :] <= steps[:, None, :, None])  # Eq. 3
+        allowed = what_is_seen(self, sentence, sentence, steps)
         x = self._embed_rows(tokens, steps, segments)
-        return self.decoder(x, allowed, memory, same_sentence(sentence, src_sentence))
+        return self.decoder(x, allowed, memory, what_is_seen(self, sentence, src_sentence))
 
     def forward(
         self, src_tokens: Tensor, src_positions: Tensor, src_sentence: Tensor,
@@ -145,9 +148,17 @@ class Transformer(nn.Module):
         return self.dropout(self._embed(tokens) + position)
 
 
-def same_sentence(query: Tensor, key: Tensor) -> Tensor:
-    """Allow a place to look at places of its own sentence; padding may look anywhere, nobody sees it."""
-    return ((query[:, :, None] == key[:, None, :]) | (query == 0)[:, :, None])[:, None]  # (B, 1, N, M)
+def what_is_seen(model: nn.Module, sentence: Tensor, keys: Tensor, steps: Tensor | None = None) -> Seen:
+    """Allow a place to look at places of its own sentence, of its own or an earlier step (Eq. 3) where there are steps.
+
+    As a mask (B, 1, N, M), in which padding may look anywhere, as nobody sees it; or as spans, for `packed` models.
+    """
+    if model.packed and model.training:
+        return Spans.of(sentence, keys, steps)
+    allowed = (sentence[:, :, None] == keys[:, None, :]) | (sentence == 0)[:, :, None]
+    if steps is not None:
+        allowed = allowed & (steps[:, None, :] <= steps[:, :, None])
+    return allowed[:, None]
 
 
 def initialise(module: nn.Module) -> None:

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils.data import DataLoader
 
-from recoversat.config import Config, to_yaml
+from recoversat.config import Config, TrainConfig, to_yaml
 from recoversat.data.batching import Batch, Batches, random_prob_at
 from recoversat.data.corpus import Corpus
 from recoversat.data.randomness import derived_seed
@@ -27,7 +27,9 @@ from recoversat.show.progress import Bar, progress
 from recoversat.text.tokenizer import vocabulary_fingerprint
 from recoversat.training.checkpoint import Checkpoints, TrainingState, set_aside
 from recoversat.training.loss_check import check_loss
+from recoversat.training.muon import Muon
 from recoversat.training.objective import Objective, OwnObjective, batch_loss
+from recoversat.training.packed_check import packed_works
 from recoversat.training.processes import Processes, join_processes
 from recoversat.training.run_folder import claim_run, cut_log
 from recoversat.training.schedules import learning_rate
@@ -134,13 +136,11 @@ class _Trainer:
             start_from_teacher(model, start_from.teacher, start_from.parts)
         self.model = model.to(self.device).train()
         on_gpu = self.device.type == "cuda"
-        self.optimizer = torch.optim.AdamW(
-            self.model.parameters(), lr=0.0, betas=(0.9, config.train.adam_beta2), eps=1e-9,
-            weight_decay=config.train.weight_decay, fused=on_gpu,
-        )  # fmt: skip
+        self.optimizer = _optimizer(self.model, config.train, on_gpu)
         self.bf16 = config.train.precision == "bf16" or (config.train.precision == "auto" and on_gpu)
         compiled = on_gpu and config.train.steps >= 5000 if config.train.compile == "auto" else config.train.compile
         self.fused_loss = on_gpu or config.train.compile is True
+        self.model.packed = self.bf16 and on_gpu and packed_works(config.model, self.device, torch.bfloat16)
         if compiled:  # layer by layer: all layers of a kind share one compiled function
             for layer in [*self.model.encoder.layers, *self.model.decoder.layers]:
                 layer.compile()
@@ -177,6 +177,12 @@ class _Trainer:
 
     def _autocast(self) -> torch.autocast:
         return torch.autocast(self.device.type, torch.bfloat16, enabled=self.bf16)
+
+
+def _optimizer(model: Model, train: TrainConfig, fused: bool) -> torch.optim.Optimizer:
+    adam: dict[str, Any] = {"lr": 0.0, "betas": (0.9, train.adam_beta2), "eps": 1e-9, "fused": fused}
+    adam["weight_decay"] = train.weight_decay
+    return Muon(model, **adam) if train.optimizer == "muon" else torch.optim.AdamW(model.parameters(), **adam)
 
 
 class _Log:
