@@ -37,22 +37,21 @@ class Muon(torch.optim.Optimizer):
         """Move all weights by their gradients; matrices of one shape together."""
         self._adam.step()
         group = self.param_groups[0]
+        moved, gradients = zip(*((one, one.grad) for one in group["params"] if one.grad is not None), strict=True)
+        momenta = [self.state[one].setdefault("momentum", torch.zeros_like(one)) for one in moved]
+        torch._foreach_lerp_(momenta, gradients, 1 - _MOMENTUM)
+        ahead = torch._foreach_lerp(gradients, momenta, _MOMENTUM)  # Nesterov's
+        if group["weight_decay"]:
+            torch._foreach_mul_(moved, 1 - group["lr"] * group["weight_decay"])
         alike: dict[torch.Size, list[tuple[Tensor, Tensor]]] = defaultdict(list)
-        for parameter in group["params"]:
-            if parameter.grad is None:
-                continue
-            momentum = self.state[parameter].setdefault("momentum", torch.zeros_like(parameter))
-            momentum.lerp_(parameter.grad, 1 - _MOMENTUM)
-            ahead = parameter.grad.lerp(momentum, _MOMENTUM)  # Nesterov's
-            parts = (self._parts[parameter], -1, parameter.shape[1])
-            for weight, move in zip(parameter.view(parts), ahead.view(parts), strict=True):
-                alike[weight.shape].append((weight, move))
+        for weight, direction in zip(moved, ahead, strict=True):
+            parts = (self._parts[weight], -1, weight.shape[1])
+            for part in zip(weight.view(parts), direction.view(parts), strict=True):
+                alike[part[0].shape].append(part)
         for shape, members in alike.items():
-            rate = group["lr"] * _ADAMS_SIZE * max(shape) ** 0.5
-            moves = orthogonal(torch.stack([move for _, move in members]))
-            weights = [weight for weight, _ in members]
-            torch._foreach_mul_(weights, 1 - group["lr"] * group["weight_decay"])
-            torch._foreach_add_(weights, list(moves.to(weights[0].dtype).unbind()), alpha=-rate)
+            weights, directions = zip(*members, strict=True)
+            moves = orthogonal(torch.stack(directions)).to(weights[0].dtype)
+            torch._foreach_add_(weights, moves.unbind(), alpha=-group["lr"] * _ADAMS_SIZE * max(shape) ** 0.5)
 
 
 def _matrices(model: nn.Module) -> Iterator[tuple[Tensor, int]]:
@@ -75,7 +74,7 @@ def orthogonal(matrices: Tensor) -> Tensor:
     if x.is_cuda:
         x = x.bfloat16()
     a, b, c = _COEFFICIENTS
-    for _ in range(_ROUNDS):
+    for _ in range(_ROUNDS):  # x becomes a x + (b S + c S S) x, where S = x x'
         square = x @ x.mT
-        x = a * x + (b * square + c * square @ square) @ x
+        x = torch.baddbmm(x, torch.baddbmm(square, square, square, beta=b, alpha=c), x, beta=a)
     return x.mT if tall else x

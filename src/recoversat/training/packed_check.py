@@ -29,7 +29,7 @@ def packed_works(config: ModelConfig, device: torch.device, dtype: torch.dtype) 
 
 
 def check_packed(config: ModelConfig, device: torch.device, dtype: torch.dtype) -> None:
-    """Raise an error where outputs or gradients differ, with steps and without, for as many keys as queries or fewer."""
+    """Raise an error where outputs or gradients differ, with steps and without, for as many keys as queries or less."""
     own = torch.Generator().manual_seed(0)  # a training draws the same numbers whether it is checked or not
     steps = torch.randint(0, 9, (2, _PLACES), generator=own).to(device)
     for n_keys, known in ((_PLACES, steps), (_PLACES, None), (_PLACES - 10, None)):
