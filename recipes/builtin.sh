@@ -97,7 +97,7 @@ stage_back() {
   distilled mono-back teacher-first mono 1
   joined first "$out/$pairs" "$out/everyday" "$out/mono-back:turned"
 }
-stage_teacher() { ended teacher first "${TEACHER_END:-3000}" teacher 5.0e-4; }
+stage_teacher() { ended teacher first "${TEACHER_END:-3000}" teacher 2.2e-3; }
 stage_student-first() { begun student first "${STEPS:-3000}" student; }
 stage_tiny-first() { begun tiny first "${STEPS:-3000}" tiny; }
 stage_tiny-at-first() { begun tiny-at first "${STEPS:-3000}" tiny --set train.segments=1; }
@@ -107,9 +107,9 @@ stage_distill() {
   distilled mono-distilled teacher mono 4
   joined second "$out/sources-distilled" "$out/mono-distilled" "$out/everyday"
 }
-stage_student() { ended student second "${END:-6000}" student 7.0e-4; }
-stage_tiny() { ended tiny second "${END:-6000}" tiny 7.0e-4; }
-stage_tiny-at() { ended tiny-at second "${END:-6000}" tiny 7.0e-4 --set train.segments=1; }
+stage_student() { ended student second "${END:-6000}" student 3.0e-3; }
+stage_tiny() { ended tiny second "${END:-6000}" tiny 4.0e-3; }
+stage_tiny-at() { ended tiny-at second "${END:-6000}" tiny 4.0e-3 --set train.segments=1; }
 stage_export() {
   for name in student tiny tiny-at; do
     [ ! -d "$out/$name" ] || [ -d "$out/$name-int8" ] || $run export "$out/$name" "$out/$name-int8" --precision int8 --corpus "$out/corpus"

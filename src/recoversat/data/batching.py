@@ -82,18 +82,19 @@ class LineShape:
     rows: int
 
     @classmethod
-    def fitting(cls, pairs: ParallelSentences, config: TrainConfig) -> "LineShape":
-        """Make room for the longest sentence, however it is divided, and balance both sides."""
-        repeats = config.repeat_prob > 0 and max(config.segment_choices) > 1
-        k = max(config.segment_choices)
-        longest_rows = int(pairs.tgt.lengths.max()) * (2 if repeats else 1) + k
+    def fitting(cls, pairs: ParallelSentences, config: TrainConfig, least: int = 0) -> "LineShape":
+        """Make room for the longest sentence, however it is divided, and for `least` rows; balance both sides."""
+        choices = config.segment_choices
+        repeats = config.repeat_prob > 0 and max(choices) > 1
+        longest_rows = int(pairs.tgt.lengths.max()) * (2 if repeats else 1) + max(choices)
         longest_rows += MOST_REPEATED if config.delete_tokens else 0
-        n_rows = _round_up(longest_rows)
+        n_rows = _round_up(max(longest_rows, least))
         # the source side gets its share, so that both sides of a line fill up together
-        copied = config.repeat_prob * pairs.tgt.lengths.mean() / max(2 * (k - 1), 1) if repeats else 0.0
-        typical_rows = pairs.tgt.lengths.mean() + np.mean(config.segment_choices) + copied
+        copied = config.repeat_prob * np.mean([0.5 / (k - 1) if k > 1 else 0.0 for k in choices])  # half a segment
+        typical_rows = pairs.tgt.lengths.mean() * (1 + copied) + np.mean(choices)
         share = n_rows * float(pairs.src.lengths.mean() / typical_rows)
-        return cls(src=_round_up(max(int(pairs.src.lengths.max()), int(1.05 * share))), rows=n_rows)
+        room = 1.02 if least else 1.05  # many sentences are more alike than few
+        return cls(src=_round_up(max(int(pairs.src.lengths.max()), int(room * share))), rows=n_rows)
 
 
 @dataclass(frozen=True)
@@ -118,10 +119,14 @@ class Batches:
         rank: int = 0,
         world: int = 1,
         dealt: bool = False,
+        least: int = 0,
     ) -> "Batches":
-        """Plan a training run over a corpus."""
-        plan = UpdatePlan(pairs.tgt.lengths, config.batch_tokens, config.seed)
-        return cls(pairs, config, plan, LineShape.fitting(pairs, config), word_ends, rank, world, dealt)
+        """Plan a training run over a corpus, in lines of at least so many rows."""
+        plan, shape = (
+            UpdatePlan(pairs.tgt.lengths, config.batch_tokens, config.seed),
+            LineShape.fitting(pairs, config, least),
+        )
+        return cls(pairs, config, plan, shape, word_ends, rank, world, dealt)
 
     def __getitem__(self, update: int) -> list[Batch]:
         """Return this process's share of an update: `accumulate` batches."""

@@ -30,14 +30,19 @@ class Spans(NamedTuple):
         >>> spans.first.tolist(), spans.end.tolist(), spans.key_first.tolist(), spans.key_end.tolist()
         ([[2, 2, 0, 0]], [[3, 3, 2, 0]], [[2, 2, 0, 0, 0]], [[3, 3, 2, 0, 0]])
         """
-        same = (sentence[:, :, None] == key_sentence[:, None, :]) & (sentence > 0)[:, :, None]
         none = torch.empty(0, dtype=torch.int32, device=sentence.device) if steps is None else steps.to(torch.int32)
-        return cls(*_span(same), *_span(same.transpose(1, 2)), none, none)
+        return cls(*_where(sentence, key_sentence), *_where(key_sentence, sentence), none, none)
 
 
-def _span(same: Tensor) -> tuple[Tensor, Tensor]:
-    first = same.to(torch.uint8).argmax(dim=-1)
-    return first.to(torch.int32), (first + same.sum(dim=-1)).to(torch.int32)
+def _where(sentence: Tensor, other: Tensor) -> tuple[Tensor, Tensor]:
+    """Say where in the lines of `other` (B, M) the sentence of each place (B, N) begins and ends."""
+    width = max(sentence.shape[1], other.shape[1]) + 1  # a line has no more sentences than places
+    places = torch.arange(other.shape[1], device=other.device).expand_as(other)
+    ends = places.new_zeros(len(other), width).scatter_reduce(1, other, places + 1, "amax")
+    begins = places.new_full((len(other), width), width).scatter_reduce(1, other, places, "amin")
+    begins, ends = (table.index_fill(1, table.new_zeros(1), 0) for table in (begins, ends))  # padding sees nothing
+    first, end = begins.gather(1, sentence), ends.gather(1, sentence)
+    return first.minimum(end).to(torch.int32), end.to(torch.int32)
 
 
 def packed_attention(query: Tensor, key: Tensor, value: Tensor, spans: Spans) -> Tensor:

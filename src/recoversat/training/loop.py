@@ -35,6 +35,7 @@ from recoversat.training.run_folder import claim_run, cut_log
 from recoversat.training.schedules import learning_rate
 
 Validate = Callable[[Model], float]  # returns BLEU
+LONG_LINE = 1024  # rows of a line where attention stays inside of sentences by itself: the longer, the less padding
 
 
 @dataclass(frozen=True)
@@ -93,7 +94,7 @@ def train(
         trainer.check()
         batches = Batches.of(
             corpus.train, config.train, corpus.tokenizer.word_ends, processes.rank, processes.world,
-            dealt=config.model.kind == "sat",
+            dealt=config.model.kind == "sat", least=LONG_LINE if trainer.model.packed else 0,
         )  # fmt: skip
         with (
             closing(_Log(run, config, state.update, processes.is_main)) as log,

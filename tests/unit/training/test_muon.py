@@ -41,7 +41,9 @@ def moves_of(model: Transformer, steps: int = 1) -> dict[str, Tensor]:
     optimizer = Muon(model, **ADAM)
     for _ in range(steps):
         optimizer.step()
-    return {name: parameter.detach() - before[name] * (1 - RATE * DECAY) for name, parameter in model.named_parameters()}
+    return {
+        name: parameter.detach() - before[name] * (1 - RATE * DECAY) for name, parameter in model.named_parameters()
+    }
 
 
 def test_what_is_no_matrix_of_a_layer_moves_as_with_adam(model: Transformer) -> None:
