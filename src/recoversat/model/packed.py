@@ -36,13 +36,15 @@ class Spans(NamedTuple):
 
 def _where(sentence: Tensor, other: Tensor) -> tuple[Tensor, Tensor]:
     """Say where in the lines of `other` (B, M) the sentence of each place (B, N) begins and ends."""
-    width = max(sentence.shape[1], other.shape[1]) + 1  # a line has no more sentences than places
+    nobody = max(sentence.shape[1], other.shape[1]) + 1  # a line has no more sentences than places
     places = torch.arange(other.shape[1], device=other.device).expand_as(other)
-    ends = places.new_zeros(len(other), width).scatter_reduce(1, other, places + 1, "amax")
-    begins = places.new_full((len(other), width), width).scatter_reduce(1, other, places, "amin")
-    begins, ends = (table.index_fill(1, table.new_zeros(1), 0) for table in (begins, ends))  # padding sees nothing
-    first, end = begins.gather(1, sentence), ends.gather(1, sentence)
-    return first.minimum(end).to(torch.int32), end.to(torch.int32)
+    edge = torch.ones_like(other[:, :1], dtype=torch.bool)
+    changes = other[:, 1:] != other[:, :-1]
+    tables = []
+    for bounds, value in ((torch.cat([edge, changes], 1), places), (torch.cat([changes, edge], 1), places + 1)):
+        number = torch.where(bounds & (other > 0), other, nobody)
+        tables.append(places.new_zeros(len(other), nobody + 1).scatter(1, number, value).gather(1, sentence))
+    return tables[0].to(torch.int32), tables[1].to(torch.int32)
 
 
 def packed_attention(query: Tensor, key: Tensor, value: Tensor, spans: Spans) -> Tensor:
