@@ -21,7 +21,7 @@ from recoversat.decoding.stepping import Ints
 from recoversat.engines.cuda.capture import Capturer
 from recoversat.engines.cuda.model import GraphModel
 from recoversat.engines.cuda.session import Bucket, Session, mask_width, steps_before_asking
-from recoversat.engines.cuda.state import Field
+from recoversat.engines.cuda.state import Field, Fields
 from recoversat.engines.torch.engine import top
 from recoversat.vocab import BOS, EOS
 
@@ -32,9 +32,9 @@ class BeamSession(Session):
     def __init__(self, model: GraphModel, capturer: Capturer, bucket: Bucket) -> None:
         weights, w = model.weights, bucket.width
         positions = weights.row_positions(bucket.room, w, same_segment=True)
-        super().__init__(model, capturer, bucket, _fields(bucket, weights.dtype), positions)
+        both, found = _results(bucket)
+        super().__init__(model, capturer, bucket, positions, _fields(bucket, weights.dtype), both, found)
         self._state = SimpleNamespace(**self._tensors)
-        self._log = torch.zeros((bucket.steps, 3, bucket.batch * w), dtype=torch.int32, device=weights.device)
         itself = torch.full((w, w), -torch.inf, dtype=weights.dtype, device=weights.device).fill_diagonal_(0)
         self._itself = itself.expand(bucket.batch, w, w)  # a hypothesis sees its own newest row
         host = self._host  # the state before the first step, which stays there
@@ -46,9 +46,8 @@ class BeamSession(Session):
         """Find the best translation of each source; they fit the bucket."""
         self._fill(sources, limits, alpha)
         self._arena.upload()
-        self._encode()
         unasked = steps_before_asking(max(len(source) for source in sources), 1)
-        taken = self._take_steps(int(limits.max()), unasked, self._state.n_running)
+        taken = self._take_steps(int(limits.max()), unasked, "n_running")
         return self._collect(taken, len(sources))
 
     def _run_step(self, n_seen: int, special: bool) -> None:
@@ -72,7 +71,7 @@ class BeamSession(Session):
 
     def _note(self, tokens: Tensor, parents: Tensor, log_probs: Tensor) -> None:
         noted = torch.stack([tokens.int(), parents.int(), log_probs.view(torch.int32)])
-        self._log.index_copy_(0, self._state.step, noted.view(1, 3, -1))
+        self._state.log.index_copy_(0, self._state.step, noted.view(1, 3, -1))
 
     def _close(self, sums: Tensor, tokens: Tensor) -> None:
         """Set aside hypotheses that ended, and sentences whose best can no longer be beaten."""
@@ -96,21 +95,22 @@ class BeamSession(Session):
         host, count = self._host, len(sources)
         self._fill_sources(sources)
         host["limits"][:] = 1
+        host["n_running"][:], host["best_at"][:], host["end"][:] = 0, 0, 0
         host["limits"][:count] = limits
         host["largest"][:] = penalty(host["limits"], alpha)
         host["penalties"][:] = penalty(np.arange(1, self._bucket.steps + 1), alpha)
 
     def _collect(self, taken: int, count: int) -> list[Decoded]:
-        """Fetch the log and follow the best hypothesis of each sentence back to its beginning."""
-        log = self._log[:taken].cpu().numpy().reshape(taken, 3, self._bucket.batch, self._bucket.width)
-        best_at, ends = torch.stack([self._state.best_at, self._state.end]).cpu().numpy()
+        """Read the log and follow the best hypothesis of each sentence back to its beginning."""
+        log = self._host["log"][:taken].reshape(taken, 3, self._bucket.batch, self._bucket.width)
+        best_at, ends = self._host["best_at"], self._host["end"]
         tokens, log_probs = _trails(best_at[:count], log[:, :, :count])
         lengths = (best_at[:count] // self._bucket.width + 1).tolist()
         listed = zip(tokens.tolist(), log_probs.tolist(), lengths, ends.tolist(), strict=False)
         return [Decoded([ids[:n]], [scores[:n]], end) for ids, scores, n, end in listed]
 
 
-def _fields(bucket: Bucket, dtype: torch.dtype) -> dict[str, Field]:
+def _fields(bucket: Bucket, dtype: torch.dtype) -> Fields:
     """Say what changes from step to step, and what bounds it."""
     batch, _, width, room = bucket
     sums = torch.float64
@@ -123,13 +123,20 @@ def _fields(bucket: Bucket, dtype: torch.dtype) -> dict[str, Field]:
         "step": Field((1,)),
         "rows": Field((width,)),  # places of the newest rows in the cache
         "running": Field((batch,), torch.int32),
-        "n_running": Field((bucket.steps,), torch.int32),  # how many sentences go on after each step
         "best": Field((batch,), sums),  # score of the best finished hypothesis
-        "best_at": Field((batch,)),  # its step * W + slot
-        "end": Field((batch,)),  # the step that was a sentence's last
         # 0 where a row is the hypothesis' own or an ancestor's, -inf elsewhere
         "row_mask": Field((batch, width, mask_width(room, width)), dtype),
     }
+
+
+def _results(bucket: Bucket) -> tuple[Fields, Fields]:
+    """Say what the host sets and reads, and what it only reads."""
+    both = {
+        "n_running": Field((bucket.steps,), torch.int32),  # how many sentences go on after each step
+        "best_at": Field((bucket.batch,)),  # step * W + slot of the best finished hypothesis
+        "end": Field((bucket.batch,)),  # the step that was a sentence's last
+    }
+    return both, {"log": Field((bucket.steps, 3, bucket.batch * bucket.width), torch.int32)}
 
 
 def _trails(best_at: Ints, log: NDArray[np.int32]) -> tuple[NDArray[np.int32], NDArray[np.float32]]:

@@ -59,8 +59,8 @@ class CausalSession(Session):
             "rows": Field((n_rows,)),
             "row_mask": Field((1, n_rows, room), model.weights.dtype),
         }
-        super().__init__(model, capturer, bucket, fields, model.weights.row_positions(room, 1))
-        self._found = torch.zeros((3, batch * n_rows), device=model.weights.device)
+        found = {"found": Field((3, batch * n_rows), torch.float32)}
+        super().__init__(model, capturer, bucket, model.weights.row_positions(room, 1), fields, {}, found)
         self._encoded = False
         self.user: object = None  # whose rows lie in the cache
 
@@ -94,11 +94,10 @@ class CausalSession(Session):
         rows[:] = np.arange(seen, seen + len(rows))
         self._host["row_mask"][0] = np.where(np.arange(room) <= rows[:, None], 0, self._hidden)
         self._arena.upload()
-        if not self._encoded:
-            self._encode()
-            self._encoded = True
-        self._replay(self._run_step, room, False)
-        return self._found.cpu().numpy().reshape(3, self._bucket.batch, -1)
+        self._replay(not self._encoded, 1, room, False)
+        self._encoded = True
+        self._arena.fetch()
+        return self._host["found"].reshape(3, self._bucket.batch, -1).copy()
 
     def _run_step(self, n_seen: int, _special: bool) -> None:
         """Note the likeliest token of each row, its log-probability, and that of its label."""
@@ -107,4 +106,4 @@ class CausalSession(Session):
         log_probs = self._model.logits(hidden, single=True).log_softmax(dim=-1, dtype=torch.float32)  # (R, V)
         best, tokens = log_probs.max(dim=-1)
         given = log_probs.gather(-1, tensors["labels"].view(-1, 1))[:, 0]
-        self._found.copy_(torch.stack([tokens.float(), best, given]))  # ids below 2 ** 24 are exact
+        tensors["found"].copy_(torch.stack([tokens.float(), best, given]))  # ids below 2 ** 24 are exact

@@ -1,15 +1,20 @@
 """Are the fused kernels right on this machine? A small comparison before they are trusted."""
 
+from dataclasses import replace
+
 import torch
 from torch import Tensor
 
-from recoversat.engines.cuda.layers import MOST_ROWS, ManyRows, StepLayers
+from recoversat.engines.cuda.capture import Capturer
+from recoversat.engines.cuda.layers import Layers, Make, ManyRows, logits
 from recoversat.engines.cuda.ops import Ops, PlainOps
+from recoversat.engines.cuda.session import mask_width
 from recoversat.engines.cuda.state import Memory, Rows, SegmentState
-from recoversat.engines.cuda.weights import Weights
+from recoversat.engines.cuda.weights import Affine, Weights
 from recoversat.vocab import BOS, DEL, N_SPECIAL
 
-_BATCH, _SEGMENTS, _STEPS, _ROOM = 3, 4, 2, 64
+_BATCH, _SEGMENTS, _STEPS, _ROOM, _LAYERS = 3, 4, 2, 64, 2
+_REPLAYS = 8  # of a graph whose kernels overlap: one that does not wait may be right by chance
 
 
 def check_ops(fused: Ops, plain: Ops, weights: Weights) -> None:
@@ -40,55 +45,143 @@ def _check_choose(fused: Ops, plain: Ops, weights: Weights) -> None:
         logits[::3, DEL] += 90  # where it may be chosen
         fused.choose(logits.clone(), mine)
         plain.choose(logits.clone(), theirs)
+    _assert_same_state(mine, theirs)
+    torch.testing.assert_close(mine.log_probs, theirs.log_probs, rtol=1e-3, atol=1e-3)
+
+
+def check_few_rows(make: Make, weights: Weights) -> None:
+    """Raise an error where kernels for few rows differ from plain torch, in two layers of the model.
+
+    More rows take more of a GPU's memory on the chip, so as many are tried as there may be.
+    """
+    short = _shortened(weights)
+    few, many = make(short), ManyRows(short, PlainOps())
+    for length in (_SEGMENTS, 2 * _ROOM // 3):
+        _check_encoder(few, many, short, length)
+    for n_rows in (_SEGMENTS, few.most_rows):
+        _check_hidden(few, many, short, n_rows)
+        _check_writing(few, many, short, n_rows)
+
+
+def _shortened(weights: Weights) -> Weights:
+    """Leave out all layers but two, through which rounding does not grow."""
+    decoder, memory = weights.decoder[:_LAYERS], weights.memory
+    n = len(decoder) * 2 * weights.sizes.heads
+    return replace(
+        weights, encoder=weights.encoder[:_LAYERS], decoder=decoder, memory=Affine(memory.weight[:n], memory.bias[:n])
+    )
+
+
+def _check_encoder(few: Layers, many: Layers, weights: Weights, length: int) -> None:
+    _assert_close(weights, *(_Trial(layers, weights, 1, length=length).encode() for layers in (few, many)))
+
+
+def _check_hidden(few: Layers, many: Layers, weights: Weights, n_rows: int) -> None:
+    """Compare hidden states and caches from the first step to the third."""
+    mine, theirs = _Trial(few, weights, n_rows), _Trial(many, weights, n_rows)
+    for step in range(_STEPS + 1):
+        tokens = (torch.arange(2 * n_rows, device=weights.device) + step) % weights.sizes.vocab_true
+        _assert_close(weights, *(trial.forced(tokens, step) for trial in (mine, theirs)))
+    for one, other in zip(mine.rows.caches, theirs.rows.caches, strict=True):
+        _assert_close(weights, one, other)
+
+
+def _check_writing(few: Layers, many: Layers, weights: Weights, n_rows: int) -> None:
+    """Compare what is chosen, where that is clear, and all that follows from it; in a graph as without one."""
+    mine, theirs = _Trial(few, weights, n_rows), _Trial(many, weights, n_rows)
+    for step in range(_STEPS):
+        scores = logits(weights, theirs.hidden(), single=False)
+        scores[:n_rows, DEL] = -torch.inf
+        mine.write()
+        tokens = mine.state.log_tokens[step].long()
+        _assert_close(weights, scores.gather(1, tokens[:, None])[:, 0], scores.max(dim=1).values)
+        best = scores.log_softmax(dim=-1, dtype=torch.float32).max(dim=-1).values
+        _assert_close(weights, mine.state.log_probs[step], best)
+        PlainOps().choose(scores.scatter(1, tokens[:, None], 1e4), theirs.state)  # there is no doubt
+    _assert_same_state(mine.state, theirs.state)
+    again = _Trial(few, weights, n_rows)
+    again.write_captured(_STEPS)
+    _assert_same_state(again.state, mine.state)
+    _assert_close(weights, again.state.log_probs, mine.state.log_probs)
+
+
+def _assert_close(weights: Weights, mine: Tensor, theirs: Tensor) -> None:
+    tolerance = 1e-3 if weights.dtype == torch.float32 else 5e-2
+    torch.testing.assert_close(mine, theirs, rtol=tolerance, atol=tolerance)
+
+
+def _assert_same_state(mine: SegmentState, theirs: SegmentState) -> None:
     for name in ("active", "tokens", "steps", "rows", "n_active", "log_tokens"):
         if not torch.equal(getattr(mine, name), getattr(theirs, name)):
             raise RuntimeError(f"the fused choice of tokens gives other {name}")
     torch.testing.assert_close(mine.row_mask, theirs.row_mask)
-    torch.testing.assert_close(mine.log_probs, theirs.log_probs, rtol=1e-3, atol=1e-3)
 
 
-def check_few_rows(few: StepLayers, weights: Weights) -> None:
-    """Raise an error where a layer of few rows differs from one in plain torch, from the first step to the third.
+class _Trial:
+    """Buffers of some sentences, of which the first has one segment, and steps over them."""
 
-    More rows take more of a GPU's memory on the chip, so as many are tried as there may be.
-    """
-    for n_rows in (_SEGMENTS, MOST_ROWS):
-        _check_rows(few, weights, n_rows, room=_ROOM * -(-(_STEPS + 1) * n_rows // _ROOM))
+    def __init__(
+        self, layers: Layers, weights: Weights, n_rows: int, batch: int = 2, length: int = 2 * _ROOM // 3
+    ) -> None:
+        sizes, self._layers, self._weights = weights.sizes, layers, weights
+        self._room = _ROOM * -(-(_STEPS + 1) * n_rows // _ROOM)
+        self._memory, self.state = _memory(weights, batch, length), _state(weights, batch, n_rows, self._room)
+        shape = (batch, self._room, 2, sizes.n_heads, sizes.head)
+        caches = [weights.embedding.new_zeros(shape) for _ in weights.decoder]
+        self.state.row_mask[:, :n_rows] = 0
+        mask = self.state.row_mask[:, None]
+        self.rows = Rows(caches, weights.row_positions(self._room, n_rows), self.state.rows, mask)
+
+    def encode(self) -> Tensor:
+        """Return what the decoder sees of the sources."""
+        batch, length = self._memory.mask.shape
+        src = torch.arange(batch * length, device=self._weights.device) * 7 % self._weights.sizes.vocab_true
+        self._layers.encode(src.view(batch, length), self._weights.source_positions(length), self._memory)
+        return self._memory.keys_values
+
+    def forced(self, tokens: Tensor, step: int) -> Tensor:
+        """Take a step with given tokens; segments end one after the other."""
+        newest = torch.arange(self.state.n_segments, device=tokens.device) + step * self.state.n_segments
+        self.rows.newest.copy_(newest)
+        self.rows.mask[:, :, newest[step:]] = 0
+        self.state.tokens.copy_(tokens)
+        return self.hidden()
+
+    def hidden(self) -> Tensor:
+        """Return hidden states of a step with the newest tokens."""
+        return self._layers.hidden(self.state.tokens, self.rows, self._room, self._memory)
+
+    def write(self) -> None:
+        """Take a step with the newest tokens, to the choice of the next."""
+        self._layers.write(self.state, self.rows, self._room, self._memory)
+
+    def write_captured(self, steps: int) -> None:
+        """Take some steps from the first one, as one graph where there are graphs, and again and again."""
+        state = self.state
+        parts = (state.active, state.tokens, state.steps, state.rows, state.n_active, state.row_mask)
+        before = [part.clone() for part in parts]
+
+        def run() -> None:
+            for part, first in zip(parts, before, strict=True):
+                part.copy_(first)
+            for _ in range(steps):
+                self.write()
+
+        self._capturer = Capturer(state.tokens.device)  # it and the graph stay until the results have been read
+        self._replay = self._capturer.capture(run, before[0])
+        for _ in range(_REPLAYS if state.tokens.is_cuda else 1):
+            self._replay()
 
 
-def _check_rows(few: StepLayers, weights: Weights, n_rows: int, room: int) -> None:
-    many, sizes, n_layers = ManyRows(weights, PlainOps()), weights.sizes, len(weights.decoder)
-    batch, length = 2, 2 * _ROOM // 3
-    heads = (n_layers, 2, sizes.n_heads, sizes.head)
+def _memory(weights: Weights, batch: int, length: int) -> Memory:
+    """Make sources of which all but the first are half as long as it."""
+    sizes, n_layers = weights.sizes, len(weights.decoder)
+    keys_values = _random(batch * length, n_layers * 2 * sizes.heads, weights)
     memory = Memory(
-        _random(batch * length, n_layers * 2 * sizes.heads, weights).view(batch, length, *heads),
-        _mask(weights, batch, length),
+        keys_values.view(batch, length, n_layers, 2, sizes.n_heads, sizes.head), _mask(weights, batch, length)
     )
-    memory.mask[1, length // 2 :] = -torch.inf
-    tolerance = 1e-3 if weights.dtype == torch.float32 else 5e-2
-    positions, mask = weights.row_positions(room, n_rows), _mask(weights, batch, 1, room) - torch.inf
-    caches = [weights.embedding.new_zeros((batch, room, *heads[1:])) for _ in range(2)]
-    for step in range(_STEPS + 1):
-        newest = torch.arange(n_rows, device=weights.device) + step * n_rows
-        mask[:, :, newest[step:]] = 0  # segments end one after the other
-        tokens = (torch.arange(batch * n_rows, device=weights.device) + step) % sizes.vocab_true
-        results = [
-            _layer(layers, tokens, Rows([cache], positions, newest, mask), memory, weights)
-            for layers, cache in zip((few, many), caches, strict=True)
-        ]
-        for mine, theirs in zip(*results, strict=True):
-            torch.testing.assert_close(mine, theirs, rtol=tolerance, atol=tolerance)
-    torch.testing.assert_close(*caches, rtol=tolerance, atol=tolerance)
-
-
-def _layer(layers: StepLayers, tokens: Tensor, rows: Rows, memory: Memory, weights: Weights) -> list[Tensor]:
-    """Return what each part of the first decoder layer gives."""
-    attention, cross, feed = weights.decoder[0]
-    x, y = layers.embed(tokens, rows)
-    x, first = layers.attend_rows(x, y, attention, rows, 0, len(rows.positions))
-    x, second = layers.attend_source(x, layers.project(first, attention.output), cross, memory, 0)
-    x, third = layers.feed(x, layers.project(second, cross.output), feed)
-    return [first, second, third, x, layers.project(third, feed.output)]
+    memory.mask[1:, length // 2 :] = -torch.inf
+    return memory
 
 
 def _mask(weights: Weights, *shape: int) -> Tensor:
@@ -100,26 +193,27 @@ def _random(n_rows: int, width: int, weights: Weights) -> Tensor:
     return torch.randn(n_rows, width, generator=generator).to(weights.device, weights.dtype)
 
 
-def _state(weights: Weights) -> SegmentState:
-    n_rows, device = _BATCH * _SEGMENTS, weights.device
+def _state(weights: Weights, batch: int = _BATCH, n_segments: int = _SEGMENTS, room: int = _ROOM) -> SegmentState:
+    """Make the state before the first step; the first sentence has nothing to delete, the last ends at once."""
+    n_rows, device = batch * n_segments, weights.device
 
     def integers(*shape: int, value: int = 0, dtype: torch.dtype = torch.int64) -> Tensor:
         return torch.full(shape, value, dtype=dtype, device=device)
 
     single = integers(n_rows)
-    single[:_SEGMENTS] = 1
+    single[:n_segments] = 1
     limits = integers(n_rows, value=_STEPS + 1)
-    limits[-_SEGMENTS:] = 1
-    mask = torch.full((_BATCH, _ROOM + 16), -torch.inf, dtype=weights.dtype, device=device)
+    limits[-n_segments:] = 1
+    mask = torch.full((batch, mask_width(room, n_segments)), -torch.inf, dtype=weights.dtype, device=device)
     return SegmentState(
         single,
         limits,
         integers(n_rows, value=1, dtype=torch.int32),
         integers(n_rows, value=BOS),
         integers(n_rows),
-        torch.arange(_SEGMENTS, device=device),
+        torch.arange(n_segments, device=device),
         integers(_STEPS, dtype=torch.int32),
         mask,
         integers(_STEPS, 2, n_rows, dtype=torch.int32),
-        _SEGMENTS,
+        n_segments,
     )

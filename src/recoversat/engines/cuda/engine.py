@@ -68,7 +68,7 @@ class GraphEngine(Engine):
         with torch.inference_mode(), self._on_device():
             weights = collect_weights(model, device, dtype)
             ops = find_ops(device, lambda fused, plain: check_ops(fused, plain, weights), fused)
-            few_rows = find_few_rows(weights, lambda few: check_few_rows(few, weights), fused)
+            few_rows = find_few_rows(weights, ops, lambda make: check_few_rows(make, weights), fused)
             self._model = GraphModel(weights, ops, few_rows)
             self._capturer = Capturer(device)
         self._reference = TorchEngine(model, device, dtype)

@@ -13,7 +13,9 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from recoversat.engines.cuda.layers import linear
+from recoversat.engines.cuda.early import launched, let_others_begin, wait_for_results
+from recoversat.engines.cuda.layers import ManyRows, linear
+from recoversat.engines.cuda.ops import Ops
 from recoversat.engines.cuda.state import Memory, Rows
 from recoversat.engines.cuda.weights import Affine, Block, Norm, Weights
 
@@ -68,8 +70,9 @@ def _self_kernel(
     x_ptr, y_ptr, total_ptr, norm_weight_ptr, norm_bias_ptr, weight_ptr, bias_ptr, cache_ptr, rows_ptr, mask_ptr,
     out_ptr, y_rows, n_rows, size, eps, scale, room, mask_sentence, mask_row,
     WIDTH: tl.constexpr, BLOCK: tl.constexpr, HEADS: tl.constexpr, HEAD: tl.constexpr, ROWS: tl.constexpr,  # noqa: N803
-    PLACES: tl.constexpr, PRECISION: tl.constexpr,  # noqa: N803
+    PLACES: tl.constexpr, EARLY: tl.constexpr, PRECISION: tl.constexpr,  # noqa: N803
 ):  # fmt: skip
+    let_others_begin(EARLY)
     sentence, head = tl.program_id(0), tl.program_id(1)
     row, lane = tl.arange(0, ROWS), tl.arange(0, HEAD)
     kept = row < n_rows
@@ -85,6 +88,7 @@ def _self_kernel(
     to_query = _turned(weight_ptr, head * HEAD, all_columns, WIDTH, HEAD)
     masks = mask_ptr + sentence * mask_sentence + row[:, None] * mask_row  # (ROWS, 1)
     own_seen = tl.load(masks + newest[None, :], mask=kept[:, None] & kept[None, :], other=float("-inf")) == 0
+    wait_for_results(EARLY)
     normed = _normed(
         x_ptr, y_ptr, total_ptr, norm_weight_ptr, norm_bias_ptr, at, y_at, kept, size, eps, head, WIDTH, BLOCK
     )  # fmt: skip
@@ -124,8 +128,9 @@ def _cross_kernel(
     x_ptr, y_ptr, total_ptr, norm_weight_ptr, norm_bias_ptr, weight_ptr, bias_ptr, memory_ptr, mask_ptr, out_ptr,
     n_rows, size, eps, scale, length, layer, layers,
     WIDTH: tl.constexpr, BLOCK: tl.constexpr, HEADS: tl.constexpr, HEAD: tl.constexpr, ROWS: tl.constexpr,  # noqa: N803
-    PLACES: tl.constexpr, PRECISION: tl.constexpr,  # noqa: N803
+    PLACES: tl.constexpr, EARLY: tl.constexpr, PRECISION: tl.constexpr,  # noqa: N803
 ):  # fmt: skip
+    let_others_begin(EARLY)
     sentence, head = tl.program_id(0), tl.program_id(1)
     row, lane = tl.arange(0, ROWS), tl.arange(0, HEAD)
     kept = row < n_rows
@@ -133,6 +138,7 @@ def _cross_kernel(
     own = head * HEAD + lane
     bias = tl.load(bias_ptr + own).to(tl.float32)
     to_query = _turned(weight_ptr, head * HEAD, tl.arange(0, BLOCK), WIDTH, HEAD)
+    wait_for_results(EARLY)
     normed = _normed(
         x_ptr, y_ptr, total_ptr, norm_weight_ptr, norm_bias_ptr, at, at, kept, size, eps, head, WIDTH, BLOCK
     )  # fmt: skip
@@ -161,14 +167,16 @@ def _cross_kernel(
 def _feed_kernel(
     x_ptr, y_ptr, total_ptr, norm_weight_ptr, norm_bias_ptr, weight_ptr, bias_ptr, out_ptr, n_rows, size, eps,
     WIDTH: tl.constexpr, BLOCK: tl.constexpr, HIDDEN: tl.constexpr, ROWS: tl.constexpr,  # noqa: N803
-    UNITS: tl.constexpr, PRECISION: tl.constexpr,  # noqa: N803
+    UNITS: tl.constexpr, EARLY: tl.constexpr, PRECISION: tl.constexpr,  # noqa: N803
 ):  # fmt: skip
+    let_others_begin(EARLY)
     block, first = tl.program_id(0), tl.program_id(1) * UNITS
     at = block * ROWS + tl.arange(0, ROWS)
     kept = at < n_rows
     units = first + tl.arange(0, UNITS)
     bias = tl.load(bias_ptr + units).to(tl.float32)
     weight = _turned(weight_ptr, first, tl.arange(0, BLOCK), WIDTH, UNITS)
+    wait_for_results(EARLY)
     normed = _normed(
         x_ptr, y_ptr, total_ptr, norm_weight_ptr, norm_bias_ptr, at, at, kept, size, eps, first, WIDTH, BLOCK
     )  # fmt: skip
@@ -180,8 +188,10 @@ def _feed_kernel(
 def _project_kernel(
     x_ptr, weight_ptr, bias_ptr, out_ptr, n_rows,
     INPUTS: tl.constexpr, OUTPUTS: tl.constexpr, ROWS: tl.constexpr, CHUNK: tl.constexpr, UNITS: tl.constexpr,  # noqa: N803
-    PRECISION: tl.constexpr,  # noqa: N803
+    EARLY: tl.constexpr, PRECISION: tl.constexpr,  # noqa: N803
 ):  # fmt: skip
+    let_others_begin(EARLY)
+    wait_for_results(EARLY)
     first = tl.program_id(1) * UNITS
     at = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
     kept = (at < n_rows)[:, None]
@@ -198,8 +208,10 @@ def _project_kernel(
 @triton.jit(do_not_specialize=["n_rows"])
 def _embed_kernel(
     tokens_ptr, newest_ptr, table_ptr, positions_ptr, x_ptr, y_ptr, n_rows,
-    WIDTH: tl.constexpr, BLOCK: tl.constexpr,  # noqa: N803
+    WIDTH: tl.constexpr, BLOCK: tl.constexpr, EARLY: tl.constexpr,  # noqa: N803
 ):  # fmt: skip
+    let_others_begin(EARLY)
+    wait_for_results(EARLY)
     row = tl.program_id(0)
     columns = tl.arange(0, BLOCK)
     inside = columns < WIDTH
@@ -216,15 +228,18 @@ class Tiles(NamedTuple):
     stages: int
 
 
-class FewRows:
-    """`StepLayers` in half as many kernels as otherwise."""
+class FewRows(ManyRows):
+    """A decoder layer in half as many kernels as otherwise; `early`: each begins before the one before it has ended."""
 
-    def __init__(self, weights: Weights) -> None:
+    most_rows = 32
+
+    def __init__(self, weights: Weights, ops: Ops, early: int = 0) -> None:
+        super().__init__(weights, ops)
         half, sizes = weights.dtype != torch.float32, weights.sizes
         self._embedding, self._sizes, self._precision = weights.embedding, sizes, "tf32" if half else "ieee"
-        self._scale = sizes.head_true**-0.5
+        self._scale, self._early = sizes.head_true**-0.5, early
         wide, narrow = (Tiles(128, 8, 3), Tiles(128, 4, 3)) if half else (Tiles(32, 4, 1), Tiles(32, 4, 1))
-        self._self, self._cross, self._inner, self._outer = wide, narrow, narrow, narrow
+        self._self, self._cross, self._inner_tiles, self._outer = wide, narrow, narrow, narrow
 
     @staticmethod
     def fits(weights: Weights) -> bool:
@@ -239,7 +254,7 @@ class FewRows:
         y = torch.empty_like(x)
         _embed_kernel[(len(tokens),)](
             tokens, rows.newest, table, rows.positions, x, y, len(rows.newest), WIDTH=x.shape[1],
-            BLOCK=triton.next_power_of_2(x.shape[1]), num_warps=4,
+            BLOCK=triton.next_power_of_2(x.shape[1]), EARLY=self._early, num_warps=4,
         )  # fmt: skip
         return x, y
 
@@ -269,7 +284,7 @@ class FewRows:
         return total, out
 
     def feed(self, x: Tensor, y: Tensor, block: Block) -> tuple[Tensor, Tensor]:
-        tiles, hidden = self._inner, len(block.inputs.bias)
+        tiles, hidden = self._inner_tiles, len(block.inputs.bias)
         total, out = torch.empty_like(x), x.new_empty((len(x), hidden))
         constants = self._constants(min(len(x), 32), tiles)
         del constants["HEADS"], constants["HEAD"]
@@ -287,7 +302,7 @@ class FewRows:
         _project_kernel[(triton.cdiv(len(x), n_rows), outputs // _UNITS)](
             x, affine.weight, affine.bias, out, len(x), INPUTS=inputs, OUTPUTS=outputs, ROWS=n_rows,
             CHUNK=self._outer.chunk, UNITS=_UNITS, PRECISION=self._precision, num_warps=self._outer.warps,
-            num_stages=self._outer.stages,
+            num_stages=self._outer.stages, EARLY=self._early, **launched(self._early),
         )  # fmt: skip
         return out
 
@@ -297,6 +312,7 @@ class FewRows:
             "WIDTH": width, "BLOCK": triton.next_power_of_2(width), "HEADS": self._sizes.n_heads,
             "HEAD": self._sizes.head, "ROWS": max(16, triton.next_power_of_2(n_rows)),
             "PRECISION": self._precision, "num_warps": tiles.warps, "num_stages": tiles.stages,
+            "EARLY": self._early, **launched(self._early),
         }  # fmt: skip
 
 

@@ -38,6 +38,27 @@ def _add_norm_kernel(
     tl.store(out_ptr + row * stride + columns, normed.to(out_ptr.dtype.element_ty), mask=stored)
 
 
+@triton.jit
+def settle(
+    row, token, log_prob, step, limit, active, active_ptr, tokens_ptr, steps_ptr, rows_ptr, n_active_ptr, mask_ptr,
+    log_ptr, log_probs_ptr, n_rows, n_segments, mask_stride,
+    DELETE: tl.constexpr, END: tl.constexpr, EMPTY: tl.constexpr,  # noqa: N803
+):  # fmt: skip
+    """Note the token that a row has chosen, and make its state that of the next step."""
+    going = (active != 0) & (token != END) & (token != DELETE) & (step + 1 < limit)
+    tl.store(log_ptr + step * 2 * n_rows + row, token)
+    tl.store(log_probs_ptr + step * 2 * n_rows + n_rows + row, log_prob)
+    tl.atomic_add(n_active_ptr + step, going.to(tl.int32), sem="relaxed")
+    tl.store(active_ptr + row, going.to(tl.int32))
+    tl.store(tokens_ptr + row, tl.where(going, token, EMPTY).to(tl.int64))
+    tl.store(steps_ptr + row, step + 1)
+    sentence, segment = row // n_segments, row % n_segments
+    place = (step + 1) * n_segments + segment
+    tl.store(rows_ptr + segment, place, mask=sentence == 0)
+    hidden = tl.where(going, 0.0, float("-inf")).to(mask_ptr.dtype.element_ty)
+    tl.store(mask_ptr + sentence * mask_stride + place, hidden)
+
+
 @triton.jit(do_not_specialize=["n_rows", "n_segments", "mask_stride"])  # one kernel for all batch sizes
 def _choose_kernel(
     logits_ptr, single_ptr, limits_ptr, active_ptr, tokens_ptr, steps_ptr, rows_ptr, n_active_ptr, mask_ptr,
@@ -47,6 +68,7 @@ def _choose_kernel(
     row = tl.program_id(0)
     line = logits_ptr + row.to(tl.int64) * VOCAB
     single = tl.load(single_ptr + row)
+    step, limit, active = tl.load(steps_ptr + row), tl.load(limits_ptr + row), tl.load(active_ptr + row)
     lanes = tl.arange(0, BLOCK)
     best = tl.full((BLOCK,), -1.0e30, tl.float32)  # of each lane; finite, lest -inf meet -inf
     total = tl.zeros((BLOCK,), tl.float32)
@@ -62,22 +84,10 @@ def _choose_kernel(
     top = tl.max(best, axis=0)
     token = tl.min(tl.where(best == top, best_at, VOCAB), axis=0)  # of equal ones the first
     log_prob = -tl.log(tl.sum(total * tl.exp(best - top), axis=0))
-
-    step = tl.load(steps_ptr + row)
-    limit = tl.load(limits_ptr + row)
-    was_active = tl.load(active_ptr + row)
-    going = (was_active != 0) & (token != END) & (token != DELETE) & (step + 1 < limit)
-    tl.store(log_ptr + step * 2 * n_rows + row, token)
-    tl.store(log_probs_ptr + step * 2 * n_rows + n_rows + row, log_prob)
-    tl.atomic_add(n_active_ptr + step, going.to(tl.int32))
-    tl.store(active_ptr + row, going.to(tl.int32))
-    tl.store(tokens_ptr + row, tl.where(going, token, EMPTY).to(tl.int64))
-    tl.store(steps_ptr + row, step + 1)
-    sentence, segment = row // n_segments, row % n_segments
-    place = (step + 1) * n_segments + segment
-    tl.store(rows_ptr + segment, place, mask=sentence == 0)
-    hidden = tl.where(going, 0.0, float("-inf")).to(mask_ptr.dtype.element_ty)
-    tl.store(mask_ptr + sentence * mask_stride + place, hidden)
+    settle(
+        row, token, log_prob, step, limit, active, active_ptr, tokens_ptr, steps_ptr, rows_ptr, n_active_ptr, mask_ptr,
+        log_ptr, log_probs_ptr, n_rows, n_segments, mask_stride, DELETE, END, EMPTY,
+    )  # fmt: skip
 
 
 class FusedOps:

@@ -1,9 +1,10 @@
-"""What a decoder step does between two products: with torch's kernels, for any number of rows.
+"""Encoder and decoder with torch's kernels, for any number of rows; those for few rows put others in their place.
 
 B sentences, S source, K rows a sentence and step, R = B * K, M cache rows, D model, H heads, E head.
 """
 
 from collections.abc import Callable
+from functools import partial
 from typing import Protocol
 
 import torch
@@ -11,46 +12,72 @@ from torch import Tensor
 from torch.nn import functional as F  # noqa: N812
 
 from recoversat.engines.cuda.ops import Ops, where_they_work
-from recoversat.engines.cuda.state import Memory, Rows
+from recoversat.engines.cuda.state import Memory, Rows, SegmentState
 from recoversat.engines.cuda.weights import Affine, Block, Sizes, Weights
 
-MOST_ROWS, MOST_SENTENCES = 32, 4  # that kernels for few rows are given: rows a sentence, sentences
+MOST_SENTENCES = 4  # that kernels for few rows are given
 
 
-class StepLayers(Protocol):
-    """A decoder layer but for its products: x is the sum so far, y what is added to it next, both (R, D)."""
+class Layers(Protocol):
+    """All that lies between tokens and the next tokens."""
 
-    def embed(self, tokens: Tensor, rows: Rows) -> tuple[Tensor, Tensor]:
-        """Return the first x and y: embeddings, and positions of the newest rows."""
+    most_rows: int  # that a sentence may have in a step
 
-    def attend_rows(
-        self, x: Tensor, y: Tensor, block: Block, rows: Rows, layer: int, n_seen: int
-    ) -> tuple[Tensor, Tensor]:
-        """Return x + y, and what its rows see in the first `n_seen` rows of the cache (R, H * E), their own too."""
+    def encode(self, src: Tensor, positions: Tensor, memory: Memory) -> None:
+        """Encode sources (B, S) and project them for every decoder layer."""
 
-    def attend_source(self, x: Tensor, y: Tensor, block: Block, memory: Memory, layer: int) -> tuple[Tensor, Tensor]:
-        """Return x + y, and what its rows see in the source (R, H * E)."""
+    def hidden(self, tokens: Tensor, rows: Rows, n_seen: int, memory: Memory) -> Tensor:
+        """Append one row for each of `tokens` (R,) and return hidden states (R, D); attention spans `n_seen` places."""
 
-    def feed(self, x: Tensor, y: Tensor, block: Block) -> tuple[Tensor, Tensor]:
-        """Return x + y, and the inner units of a feed-forward layer."""
-
-    def project(self, x: Tensor, affine: Affine) -> Tensor:
-        """Return the product that ends a block: the next y."""
+    def write(self, state: SegmentState, rows: Rows, n_seen: int, memory: Memory) -> None:
+        """Append one row for each of the newest tokens, choose the next, and make the state that of the next step."""
 
 
 class ManyRows:
-    """Torch's kernels, the norms and sums as `ops` does them."""
+    """Torch's kernels, the norms, sums and choices as `ops` does them.
+
+    Between two products x is the sum so far and y what is added to it next, both (R, D).
+    """
+
+    most_rows = 1 << 30
 
     def __init__(self, weights: Weights, ops: Ops) -> None:
         self._weights, self._ops = weights, ops
         self._heads = (weights.sizes.n_heads, weights.sizes.head)
 
+    def encode(self, src: Tensor, positions: Tensor, memory: Memory) -> None:
+        w, (batch, length) = self._weights, src.shape
+        mask = memory.mask[:, None, None, :]
+        x, y = F.embedding(src.view(-1), w.embedding), positions
+        for attention, feed in w.encoder:
+            qkv = linear(self._ops.add_norm(x, y, attention.norm), attention.inputs)
+            query, key, value = qkv.view(batch, length, 3, *self._heads).unbind(2)
+            y = linear(attend(query, key, value, mask, w.sizes), attention.output)
+            y = linear(self._inner(x, y, feed), feed.output)
+        hidden = self._ops.add_norm(x, y, w.encoder_norm)
+        torch.addmm(w.memory.bias, hidden, w.memory.weight.t(), out=memory.keys_values.view(batch * length, -1))
+
+    def hidden(self, tokens: Tensor, rows: Rows, n_seen: int, memory: Memory) -> Tensor:
+        w, (x, y) = self._weights, self.embed(tokens, rows)
+        for number, (attention, cross, feed) in enumerate(w.decoder):
+            x, seen = self.attend_rows(x, y, attention, rows, number, n_seen)
+            x, seen = self.attend_source(x, self.project(seen, attention.output), cross, memory, number)
+            x, inner = self.feed(x, self.project(seen, cross.output), feed)
+            y = self.project(inner, feed.output)
+        return self._ops.add_norm(x, y, w.decoder_norm)
+
+    def write(self, state: SegmentState, rows: Rows, n_seen: int, memory: Memory) -> None:
+        hidden = self.hidden(state.tokens, rows, n_seen, memory)
+        self._ops.choose(logits(self._weights, hidden, single=state.n_segments == 1), state)
+
     def embed(self, tokens: Tensor, rows: Rows) -> tuple[Tensor, Tensor]:
+        """Return the first x and y: embeddings, and positions of the newest rows."""
         return F.embedding(tokens, self._weights.embedding), rows.positions.index_select(0, rows.newest)
 
     def attend_rows(
         self, x: Tensor, y: Tensor, block: Block, rows: Rows, layer: int, n_seen: int
     ) -> tuple[Tensor, Tensor]:
+        """Return x + y, and what its rows see in the first `n_seen` rows of the cache (R, H * E), their own too."""
         cache = rows.caches[layer]
         qkv = linear(self._ops.add_norm(x, y, block.norm), block.inputs).view(len(cache), -1, 3, *self._heads)
         cache.index_copy_(1, rows.newest, qkv[:, :, 1:])
@@ -58,16 +85,22 @@ class ManyRows:
         return x, attend(qkv[:, :, 0], keys, values, rows.mask[:, None, :, :n_seen], self._weights.sizes)
 
     def attend_source(self, x: Tensor, y: Tensor, block: Block, memory: Memory, layer: int) -> tuple[Tensor, Tensor]:
+        """Return x + y, and what its rows see in the source (R, H * E)."""
         query = linear(self._ops.add_norm(x, y, block.norm), block.inputs).view(len(memory.mask), -1, *self._heads)
         keys, values = memory.keys_values[:, :, layer].unbind(2)
         return x, attend(query, keys, values, memory.mask[:, None, None, :], self._weights.sizes)
 
     def feed(self, x: Tensor, y: Tensor, block: Block) -> tuple[Tensor, Tensor]:
-        inner, normed = block.inputs, self._ops.add_norm(x, y, block.norm)
-        return x, torch._addmm_activation(inner.bias, normed, inner.weight.t())  # its ReLU costs no kernel of its own
+        """Return x + y, and the inner units of a feed-forward layer."""
+        return x, self._inner(x, y, block)
 
     def project(self, x: Tensor, affine: Affine) -> Tensor:
+        """Return the product that ends a block: the next y."""
         return linear(x, affine)
+
+    def _inner(self, x: Tensor, y: Tensor, block: Block) -> Tensor:
+        inner, normed = block.inputs, self._ops.add_norm(x, y, block.norm)
+        return torch._addmm_activation(inner.bias, normed, inner.weight.t())  # its ReLU costs no kernel of its own
 
 
 def attend(query: Tensor, key: Tensor, value: Tensor, mask: Tensor, sizes: Sizes) -> Tensor:
@@ -82,16 +115,37 @@ def linear(x: Tensor, affine: Affine) -> Tensor:
     return F.linear(x, affine.weight, affine.bias)
 
 
-def find_few_rows(weights: Weights, check: Callable[[StepLayers], None], wanted: bool | None) -> StepLayers | None:
-    """Return kernels for few rows, where they are wanted (None: on a GPU), fit the sizes and are found right."""
+def logits(weights: Weights, hidden: Tensor, single: bool) -> Tensor:
+    """(R, D) -> (R, V), -inf for what is never written; `single`: no sentence has anything to delete."""
+    output = weights.vocabulary
+    return F.linear(hidden, output.weight, weights.single_bias if single else output.bias)
 
-    def few_rows() -> StepLayers | None:
+
+Make = Callable[[Weights], Layers]
+
+
+def find_few_rows(weights: Weights, ops: Ops, check: Callable[[Make], None], wanted: bool | None) -> Layers | None:
+    """Return the best kernels for few rows that are wanted (None: on a GPU), fit the sizes and are found right."""
+
+    def overlapping(early: int | None) -> Layers | None:
+        from recoversat.engines.cuda.overlapping import Overlapping
+
+        make = partial(Overlapping, ops=ops, early=early)
+        return checked(make) if Overlapping.fits(weights) else None
+
+    def few_rows() -> Layers | None:
         from recoversat.engines.cuda.few_rows import FewRows
 
-        if not FewRows.fits(weights):
-            return None
-        found = FewRows(weights)
-        check(found)
-        return found
+        return checked(partial(FewRows, ops=ops)) if FewRows.fits(weights) else None
 
-    return where_they_work("kernels for few rows", few_rows, weights.device, wanted)
+    def checked(make: Make) -> Layers:
+        check(make)
+        return make(weights)
+
+    kinds: dict[str, Callable[[], Layers | None]] = {
+        "kernels that begin early": partial(overlapping, None),
+        "kernels that overlap": partial(overlapping, 0),
+        "kernels for few rows": few_rows,
+    }
+    found = (where_they_work(name, make, weights.device, wanted) for name, make in kinds.items())
+    return next((layers for layers in found if layers is not None), None)

@@ -24,19 +24,19 @@ class SegmentSession(Session):
 
     def __init__(self, model: GraphModel, capturer: Capturer, bucket: Bucket) -> None:
         batch, _, k, room = bucket
-        fields = {name: Field((batch, k)) for name in ("single", "limits", "tokens", "steps")} | {
+        given = {name: Field((batch, k)) for name in ("single", "limits", "tokens", "steps")} | {
             "rows": Field((k,)),
             "active": Field((batch, k), torch.int32),
-            "n_active": Field((bucket.steps,), torch.int32),
             "row_mask": Field((batch, 1, mask_width(room, k)), model.weights.dtype),
         }
-        super().__init__(model, capturer, bucket, fields, model.weights.row_positions(room, k))
+        both = {"n_active": Field((bucket.steps,), torch.int32)}
+        found = {"log": Field((bucket.steps, 2, batch * k), torch.int32)}
+        super().__init__(model, capturer, bucket, model.weights.row_positions(room, k), given, both, found)
         tensors = self._tensors
-        log = torch.zeros((bucket.steps, 2, batch * k), dtype=torch.int32, device=model.weights.device)
         flat = {name: tensors[name].view(-1) for name in ("single", "limits", "active", "tokens", "steps")}
         self._state = SegmentState(
-            **flat, rows=tensors["rows"], n_active=tensors["n_active"], row_mask=tensors["row_mask"][:, 0], log=log,
-            n_segments=k,
+            **flat, rows=tensors["rows"], n_active=tensors["n_active"], row_mask=tensors["row_mask"][:, 0],
+            log=tensors["log"], n_segments=k,
         )  # fmt: skip
         self._host["rows"][:], self._host["row_mask"][:] = np.arange(k), self._hidden
 
@@ -46,22 +46,24 @@ class SegmentSession(Session):
         """Write the translations of sources that fit the bucket; `barred`: not all tokens may begin a segment."""
         self._fill(sources, n_segments, limits)
         self._arena.upload()
-        self._encode()
         unasked = steps_before_asking(max(len(source) for source in sources), int(n_segments.max()))
-        taken = self._take_steps(int(limits.max()), unasked, self._state.n_active, barred)
+        taken = self._take_steps(int(limits.max()), unasked, "n_active", barred)
         return self._collect(taken, n_segments, limits)
 
     def _run_step(self, n_seen: int, barred: bool) -> None:
+        if not barred:
+            self._model.write(self._state, self._rows, n_seen, self._memory)
+            return
         hidden = self._model.step(self._state.tokens, self._rows, n_seen, self._memory)
         logits = self._model.logits(hidden, single=self._bucket.width == 1)
-        if barred:
-            logits.masked_fill_(self._model.barred & (self._state.single == 0)[:, None], -torch.inf)
+        logits.masked_fill_(self._model.barred & (self._state.single == 0)[:, None], -torch.inf)
         self._model.ops.choose(logits, self._state)
 
     def _fill(self, sources: Sequence[Sequence[int]], n_segments: Ints, limits: Ints) -> None:
         """Write sources and the state before the first step on the host; places without a sentence end at once."""
         host, k, count = self._host, self._bucket.width, len(sources)
         self._fill_sources(sources)
+        host["n_active"][:] = 0
         bounds, segments = np.ones((2, self._bucket.batch, 1), dtype=np.int64)
         bounds[:count, 0], segments[:count, 0] = limits, n_segments
         active = np.arange(k) < segments  # (B, K)
@@ -70,9 +72,9 @@ class SegmentSession(Session):
         host["row_mask"][:, 0, :k] = np.where(active, 0, self._hidden)
 
     def _collect(self, taken: int, n_segments: Ints, limits: Ints) -> list[Decoded]:
-        """Fetch what was noted in the steps taken."""
+        """Read what was noted in the steps taken."""
         batch, k = len(n_segments), self._bucket.width
-        log = self._state.log[:taken].cpu().numpy().reshape(taken, 2, self._bucket.batch, k)[:, :, :batch]
+        log = self._host["log"][:taken].reshape(taken, 2, self._bucket.batch, k)[:, :, :batch]
         tokens = log[:, 0].transpose(1, 2, 0)  # (B, K, T)
         lengths = _lengths(tokens, limits)
         log_probs = np.ascontiguousarray(log[:, 1]).view(np.float32).transpose(1, 2, 0)

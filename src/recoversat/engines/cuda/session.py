@@ -4,7 +4,7 @@ B sentences, S source, K rows a sentence gets in a step, M cache rows, D model.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from typing import NamedTuple
 
@@ -12,7 +12,7 @@ from torch import Tensor
 
 from recoversat.engines.cuda.capture import Capturer, Replay
 from recoversat.engines.cuda.model import GraphModel
-from recoversat.engines.cuda.state import Arena, Field, Rows, hidden, rung
+from recoversat.engines.cuda.state import Arena, Field, Fields, Rows, hidden, rung
 from recoversat.vocab import PAD
 
 SEEN = (64, 128, 256, 512, 1024)  # cache rows that a step's graph looks at
@@ -36,16 +36,17 @@ class Session(ABC):
     """An encoder over static buffers, a step for each number of cache rows that one may look at, and their graphs."""
 
     def __init__(
-        self, model: GraphModel, capturer: Capturer, bucket: Bucket, fields: dict[str, Field], positions: Tensor
-    ) -> None:
+        self, model: GraphModel, capturer: Capturer, bucket: Bucket, positions: Tensor, given: Fields,
+        both: Fields, found: Fields,
+    ) -> None:  # fmt: skip
         """Take the buffers that a kind of session has of its own; `rows` (K,) and `row_mask` are among them.
 
         `positions` (M, D) is what is added to the rows of the cache.
         """
         weights, source = model.weights, (bucket.batch, bucket.source)
-        fields = {"src": Field(source), "source_mask": Field(source, weights.dtype)} | fields
+        given = {"src": Field(source), "source_mask": Field(source, weights.dtype)} | given
         self._model, self._capturer, self._bucket = model, capturer, bucket
-        self._arena, self._hidden = Arena(fields, weights.device), hidden(weights.dtype)
+        self._arena, self._hidden = Arena(given, weights.device, both, found), hidden(weights.dtype)
         self._host, self._tensors = self._arena.host, self._arena.device
         self._memory = model.new_memory(*source, self._tensors["source_mask"])
         self._source_positions = weights.source_positions(bucket.source)
@@ -73,23 +74,44 @@ class Session(ABC):
             src[line, : len(source)] = source
             mask[line, : len(source)] = 0
 
-    def _encode(self) -> None:
-        self._replay(self._run_encoder)
+    def _take_steps(self, most: int, unasked: int, n_left: str, special_first: bool = False) -> int:
+        """Encode, and step until the host's `n_left[step]` is 0, which nobody asks before step `unasked`.
 
-    def _take_steps(self, most: int, unasked: int, n_left: Tensor, special_first: bool = False) -> int:
-        """Step until `n_left[step]` is 0, which nobody asks before step `unasked`; return the number of steps."""
-        for taken in range(1, most + 1):
-            n_seen = min(rung(taken * self._bucket.width, SEEN), self._bucket.room)
-            self._replay(self._run_step, n_seen, special_first and taken == 1)
-            if unasked <= taken < most and not n_left[taken - 1].item():
-                return taken
-        return most
+        Returns the number of steps; all results are on the host then.
+        """
+        taken = 0
+        while taken < most:
+            count = together(min(unasked, most) - taken, self._model.most_together)
+            n_seen = min(rung((taken + count) * self._bucket.width, SEEN), self._bucket.room)
+            self._replay(taken == 0, count, n_seen, special_first and taken == 0)
+            taken += count
+            if taken >= min(unasked, most):
+                self._arena.fetch()
+                if not self._host[n_left][taken - 1]:
+                    break
+        return taken
 
-    def _replay(self, function: Callable[..., None], *sizes: int) -> None:
-        """Run a function on the buffers; it is captured when it is first met."""
+    def _replay(self, encode: bool, count: int, n_seen: int, special_first: bool) -> None:
+        """Encode or not, and take some steps on the buffers; this is captured when it is first met."""
+        sizes = (encode, count, n_seen, special_first)
         if sizes not in self._captured:
-            self._captured[sizes] = self._capturer.capture(partial(function, *sizes), self._arena.memory)
+            self._captured[sizes] = self._capturer.capture(partial(self._run, *sizes), self._arena.memory)
         self._captured[sizes]()
+
+    def _run(self, encode: bool, count: int, n_seen: int, special_first: bool) -> None:
+        if encode:
+            self._run_encoder()
+        for number in range(count):
+            self._run_step(n_seen, special_first and number == 0)
+
+
+def together(wanted: int, most: int) -> int:
+    """Say how many steps one graph takes: several at once where so many are wanted, or one.
+
+    >>> [together(wanted, 4) for wanted in (9, 4, 3, 0)]
+    [4, 4, 1, 1]
+    """
+    return most if wanted >= most else 1
 
 
 def mask_width(room: int, n_rows: int) -> int:

@@ -3,6 +3,7 @@
 B sentences, S source, K segments, R = B * K rows, T steps, M cache rows, D model, H heads, E head, L decoder layers.
 """
 
+from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
@@ -29,22 +30,42 @@ class Field:
         return -(-prod(self.shape) * self.dtype.itemsize // _ALIGNMENT) * _ALIGNMENT
 
 
-class Arena:
-    """Named tensors in one piece of device memory, with a twin on the host: one copy sets them all."""
+Fields = dict[str, Field]
 
-    def __init__(self, fields: dict[str, Field], device: torch.device) -> None:
-        size = sum(field.bytes for field in fields.values())
-        self.memory = torch.zeros(size, dtype=torch.uint8, device=device)
-        self._host_memory = torch.zeros(size, dtype=torch.uint8, pin_memory=device.type == "cuda")
+
+class Arena:
+    """Named tensors in one piece of device memory, with a twin on the host: one copy sets them, one fetches results.
+
+    `given` travel to the device, `found` come back, `both` do both.
+    """
+
+    def __init__(
+        self, given: Fields, device: torch.device, both: Fields | None = None, found: Fields | None = None
+    ) -> None:
+        both, found = both or {}, found or {}
+        sizes = [sum(field.bytes for field in fields.values()) for fields in (given, both, found)]
+        self.memory = torch.zeros(sum(sizes), dtype=torch.uint8, device=device)
+        self._host_memory = torch.zeros(sum(sizes), dtype=torch.uint8, pin_memory=device.type == "cuda")
+        up, down = slice(0, sizes[0] + sizes[1]), slice(sizes[0], sum(sizes))
+        self._up, self._down = ((self.memory[part], self._host_memory[part]) for part in (up, down))
+        fields = given | both | found
         self.device = _cut(self.memory, fields)
         self.host = {name: _array(tensor) for name, tensor in _cut(self._host_memory, fields).items()}
 
     def upload(self) -> None:
         """Set the device's tensors to the host's; those must not change until the device has been waited for."""
-        self.memory.copy_(self._host_memory, non_blocking=True)
+        there, here = self._up
+        there.copy_(here, non_blocking=True)
+
+    def fetch(self) -> None:
+        """Set the host's results to the device's, when all that it was told to do is done."""
+        there, here = self._down
+        here.copy_(there, non_blocking=True)
+        if self.memory.is_cuda:
+            torch.cuda.current_stream(self.memory.device).synchronize()
 
 
-def _cut(memory: Tensor, fields: dict[str, Field]) -> dict[str, Tensor]:
+def _cut(memory: Tensor, fields: Fields) -> dict[str, Tensor]:
     tensors, at = {}, 0
     for name, field in fields.items():
         used = prod(field.shape) * field.dtype.itemsize
@@ -117,4 +138,5 @@ def rung(size: int, ladder: Sequence[int]) -> int:
     >>> rung(17, (16, 32)), rung(33, (16, 32)), rung(1, (16, 32))
     (32, 64, 16)
     """
-    return next((step for step in ladder if step >= size), 1 << (size - 1).bit_length())
+    at = bisect_left(ladder, size)
+    return ladder[at] if at < len(ladder) else 1 << (size - 1).bit_length()
