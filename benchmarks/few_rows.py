@@ -1,26 +1,34 @@
-"""Time the GPU engine's kernels for few rows in all their ways, one beside the other, and say where the time goes.
+"""Time the GPU engine's kernels for few rows beside torch's, with what is still open, and say where the time goes.
 
-    python benchmarks/few_rows.py --seconds 40
+    python benchmarks/few_rows.py --seconds 35
 
 An untrained model (d 512, ffn 512, 6 + 6 layers, 32k vocabulary, fp16) of fixed steps, as benchmarks/gpu_check.py has
-it: 25 source tokens, K = 10 takes 6 steps, K = 1 and beam 4 take 28. Ways that begin no kernel early come first and are
-timed alone, lest a fault of the others take their times away; then all are timed in turn. For each: milliseconds from
-ids to ids, those of its graphs on the GPU alone, and how many tokens are torch's. Then the kernels of one sentence:
-`adds` is by how much a kernel moves the end of all work, `gap` the part of it in which nothing ran. `load` repeats what
-a model does when it is loaded: the check of its kernels. What takes too long is left out.
+it: 25 source tokens, K = 10 takes 6 steps, K = 1 and beam 4 take 28. The ways:
+
+    torch       torch's kernels
+    few rows    engines/cuda/few_rows.py, which two to four sentences take; also with kernels that begin early
+    late        engines/cuda/overlapping.py, which one sentence takes
+    late, ...   the same with one of its open questions (`overlapping.Open`) answered otherwise; ahead: the next step is
+                taken while the host asks whether all has ended; all: everything but 32 places
+
+Torch's and the oldest are also timed first and alone, lest a fault of the others take their times away. For each:
+milliseconds from ids to ids, those of its graphs on the GPU alone, how many tokens are torch's, and whether it writes
+the same again and again. Of the kernels of one sentence, `adds` is by how much one moves the end of all work, `gap` the
+part of it in which nothing ran. `load` repeats what is done when the first sentence comes: the kernels are compiled and
+checked, with an empty cache and with a full one. What takes too long is left out.
 """
 
 import argparse
 import copy
 import faulthandler
 import json
+import os
 import statistics
 import tempfile
 import time
 import traceback
 from collections import defaultdict
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import partial
 from itertools import zip_longest
@@ -33,80 +41,72 @@ import triton
 from gpu_check import GREEDY_STEPS, SIZES, SOURCE_LENGTH, STEPS, endless_model, random_sources, say
 
 from recoversat.config import ModelConfig
-from recoversat.engines.cuda import check
-from recoversat.engines.cuda.early import LATE
+from recoversat.engines.cuda import check, early, few_rows, kernels, overlapping, vocabulary
+from recoversat.engines.cuda.early import compile_together
 from recoversat.engines.cuda.engine import GraphEngine
 from recoversat.engines.cuda.few_rows import FewRows
 from recoversat.engines.cuda.kernels import FusedOps
-from recoversat.engines.cuda.layers import Layers, Make
+from recoversat.engines.cuda.layers import Layers
 from recoversat.engines.cuda.model import GraphModel
-from recoversat.engines.cuda.overlapping import Overlapping
+from recoversat.engines.cuda.overlapping import Open, Overlapping
+from recoversat.engines.cuda.segments import SegmentSession
 from recoversat.engines.cuda.session import Session
+from recoversat.engines.cuda.weights import Weights
 from recoversat.engines.engine import Options
 
-K, SENTENCES, COMPILERS = 10, 8, 12
+K, SENTENCES, AGAIN, PROFILED = 10, 8, 5, 14
+COMPILED_STEPS = (0, 1, 2, 5, 7)  # K = 10, K = 1 and beam 4 take no kernels that these do not
+DEFAULT, ALL = "late", "late, all"
 
 
 class Way(NamedTuple):
-    """A way to compute few rows: its kernels (None: torch's), and how many steps a graph takes."""
+    """A way to compute few rows: its kernels (None: torch's), and whether steps are taken while the host asks."""
 
-    make: Make | None
-    together: int = 4
-    early: bool = False  # whether kernels begin before others have ended
+    make: Callable[[Weights], Layers] | None
+    ahead: bool = False
 
     def engine(self, base: GraphEngine) -> GraphEngine:
         """Return an engine that goes this way, with the weights of another."""
         engine, weights = copy.copy(base), base._model.weights
-        engine._model = GraphModel(weights, base._model.ops, self.make(weights) if self.make else None)
-        engine._model.most_together = self.together
+        layers = self.make(weights) if self.make else None
+        engine._model = GraphModel(weights, base._model.ops, lambda *sizes: layers)
+        engine._model.goes_ahead = self.ahead
         engine._sessions = {}
         return engine
 
 
 def ways() -> dict[str, Way]:
     """Return all ways by name, the ones least likely to fail first."""
-    ops = FusedOps()
-    few, over = partial(FewRows, ops=ops), partial(Overlapping, ops=ops)
+    few, late = (partial(kind, ops=FusedOps()) for kind in (FewRows, Overlapping))
     return {
-        "torch": Way(None, 1),
-        "few rows": Way(few, 1),
-        "few rows, 4 steps": Way(few),
-        "cut, choice, encoder, 4 steps": Way(partial(over, early=0)),
-        "few rows early": Way(partial(few, early=1), 1, True),
-        "early": Way(partial(over, early=1, choice=False, encoder=False), 1, True),
-        "early, choice": Way(partial(over, early=1, encoder=False), 1, True),
-        "early, choice, encoder": Way(partial(over, early=1), 1, True),
-        "early, choice, encoder, 4 steps": Way(partial(over, early=1), 4, True),
-        "early, choice, encoder, 4 steps, 32": Way(partial(over, early=1, places=32), 4, True),
-        "late, choice, encoder, 4 steps": Way(partial(over, early=LATE.value), 4, True),
+        "torch": Way(None),
+        "few rows": Way(few),
+        "few rows, late": Way(partial(few, early=True)),
+        DEFAULT: Way(late),
+        "late, ahead": Way(late, ahead=True),
+        "late, 32 places": Way(partial(late, how=Open(places=32))),
+        "late, folded": Way(partial(late, how=Open(folded=True))),
+        "late, told": Way(partial(late, how=Open(folded=True, told=True))),
+        "late, streamed": Way(partial(late, how=Open(streamed=True))),
+        ALL: Way(partial(late, how=Open(folded=True, told=True, streamed=True)), ahead=True),
     }
 
 
-@contextmanager
-def only_compiling() -> Iterator[None]:
-    """Compile kernels, many at a time, where they would be started; what cannot be compiled fails when it is."""
-    kind = triton.runtime.jit.JITFunction
-    run: Any = kind.run
-
-    def compiled(self: Any, *args: Any, grid: Any, warmup: bool, **named: Any) -> Any:
-        return run(self, *args, grid=grid, warmup=True, **named)
-
-    kind.run = compiled
-    try:
-        with ThreadPoolExecutor(COMPILERS) as pool, triton.AsyncCompileMode(pool, ignore_errors=True):
-            yield
-    finally:
-        kind.run = run
-
-
 def compile_all(base: GraphEngine, every: dict[str, Way]) -> None:
-    """Compile what one sentence takes in every way."""
-    with torch.inference_mode(), only_compiling():
+    """Compile what all ways take, many kernels at a time."""
+
+    def work() -> None:
         for way in every.values():
-            model = way.engine(base)._model
-            trial = check._Trial(model.layers(1, K), model.weights, K, batch=1, length=32)
-            trial.encode()
-            trial.write()
+            for batch in (1, 2) if way.make else ():
+                assert way.make
+                trial = check._Trial(way.make(base._model.weights), base._model.weights, K, 32, batch)
+                trial.encode()
+                for step in COMPILED_STEPS:
+                    trial.hidden(step)
+                trial.write(0)
+
+    with torch.inference_mode():
+        compile_together(work)
 
 
 class Prepared(NamedTuple):
@@ -115,6 +115,7 @@ class Prepared(NamedTuple):
     engine: GraphEngine
     tokens: list[list[list[int]]]
     log_probs: list[list[list[float]]]
+    steady: bool  # whether it writes the same again
 
 
 def options(batch: int, steps: int) -> Options:
@@ -127,8 +128,14 @@ def prepare(base: GraphEngine, every: dict[str, Way]) -> dict[str, Prepared]:
     for name, way in every.items():
         try:
             engine = way.engine(base)
-            written = [engine.decode([source], np.array([K]), options(1, STEPS))[0] for source in sources]
-            found[name] = Prepared(engine, [one.segments for one in written], [one.log_probs for one in written])
+            times = [
+                [engine.decode([source], np.array([K]), options(1, STEPS))[0] for source in sources]
+                for _ in range(AGAIN)
+            ]
+            written, log_probs = [one.segments for one in times[0]], [one.log_probs for one in times[0]]
+            same = all([one.segments, one.log_probs] == [a, b] for again in times
+                       for one, a, b in zip(again, written, log_probs, strict=True))  # fmt: skip
+            found[name] = Prepared(engine, written, log_probs, same)
         except Exception:
             say(f"  {name} FAILED: {traceback.format_exc(limit=-3)}")
     return found
@@ -140,7 +147,15 @@ def same_tokens(one: Prepared, other: Prepared) -> str:
     pairs = [pair for two in zip(*lines, strict=True) for pair in zip_longest(*two)]
     first = [np.array([[line[0] for line in lines] for lines in two.log_probs]) for two in (one, other)]
     same = sum(a == b for a, b in pairs)
-    return f"{same}/{len(pairs)} tokens, log-probabilities of the first within {np.abs(first[0] - first[1]).max():.4f}"
+    return f"{same}/{len(pairs)} tokens, first log-probabilities within {np.abs(first[0] - first[1]).max():.4f}"
+
+
+def say_tokens(ready: dict[str, Prepared]) -> None:
+    """Print which ways write the same."""
+    for name, one in ready.items():
+        others = {other: ready[other] for other in ("torch", DEFAULT) if other in ready and other != name}
+        said = "; ".join(f"as {other}: {same_tokens(one, it)}" for other, it in others.items())
+        say(f"  {name:18} {'steady' if one.steady else 'NOT THE SAME AGAIN'}; {said}")
 
 
 def in_turn(timed: dict[str, Callable[[], object]], rounds: int, until: float) -> dict[str, list[float]]:
@@ -163,7 +178,7 @@ def say_times(taken: dict[str, list[float]], ready: dict[str, Prepared] | None =
     """Print medians, and what the graphs of K = 10 take on the GPU alone."""
     for name, own in taken.items():
         graphs = on_the_gpu(ready[name].engine) if ready else ""
-        say(f"  {name:36} {statistics.median(own):7.3f} ms (best {min(own):.3f}) {graphs}")
+        say(f"  {name:24} {statistics.median(own):7.3f} ms (best {min(own):.3f}) {graphs}")
 
 
 @torch.inference_mode()
@@ -206,16 +221,16 @@ def profile(engine: GraphEngine, name: str) -> None:
     end = _start(work[0])
     for event in work:
         began, ended = _start(event), _start(event) + event["dur"]
-        grid = event.get("args", {}).get("grid", "")
         adds = max(ended - end, 0)
-        rows[f"{event['name'][:40]} {grid}"].append((event["dur"], adds, min(max(began - end, 0), adds)))
+        label = f"{event['name'][:32]} {event.get('args', {}).get('grid', '')}"
+        rows[label].append((event["dur"], adds, min(max(began - end, 0), adds)))
         end = max(end, ended)
     say(f"== kernels: {name}; {len(work)} in {end - _start(work[0]):.0f} us, of which in gaps "
         f"{sum(gap for own in rows.values() for *_, gap in own):.0f}")  # fmt: skip
-    say(f"  {'':58} calls  each us   adds    gap   adds in all")
-    for label, own in sorted(rows.items(), key=lambda item: -sum(adds for _, adds, _ in item[1])):
+    say(f"  {'':46} calls  each us   adds    gap   adds in all")
+    for label, own in sorted(rows.items(), key=lambda item: -sum(adds for _, adds, _ in item[1]))[:PROFILED]:
         each, adds, gap = (statistics.fmean(column) for column in zip(*own, strict=True))
-        say(f"  {label:58} {len(own):5d} {each:8.2f} {adds:6.2f} {gap:6.2f} {len(own) * adds:13.0f}")
+        say(f"  {label:46} {len(own):5d} {each:8.2f} {adds:6.2f} {gap:6.2f} {len(own) * adds:13.0f}")
 
 
 def _start(event: dict[str, Any]) -> float:
@@ -226,31 +241,59 @@ def _vocab(engine: GraphEngine) -> int:
     return engine._model.weights.sizes.vocab_true
 
 
-def compare(ready: dict[str, Prepared], rounds: int, until: float, batch: int = 1) -> dict[str, list[float]]:
+def compare(
+    ready: dict[str, Prepared], rounds: int, until: float, batch: int = 1, steps: int = STEPS
+) -> dict[str, list[float]]:
     """Time K = 10 in every way that works."""
     one = next(iter(ready.values())).engine
     sources = random_sources(batch, _vocab(one), SOURCE_LENGTH, SOURCE_LENGTH)
     calls = {
-        name: partial(each.engine.decode, sources, np.full(batch, K), options(batch, STEPS))
+        name: partial(each.engine.decode, sources, np.full(batch, K), options(batch, steps))
         for name, each in ready.items()
     }
     return in_turn(calls, rounds, until)
 
 
-def compare_others(ready: dict[str, Prepared], rounds: int, until: float) -> None:
-    """Time K = 1 and beam 4 in some ways, and K = 10 of two and four sentences."""
-    best = "early, choice, encoder, 4 steps"
-    names = ("torch", "few rows", best if best in ready else "cut, choice, encoder, 4 steps")
-    some = {name: ready[name] for name in names if name in ready}
+def compare_batches(ready: dict[str, Prepared], rounds: int, until: float) -> None:
+    """Time K = 10 of two and four sentences."""
+    names = ("torch", "few rows", "few rows, late", DEFAULT, ALL)
     for batch in (2, 4):
-        say(f"== K = 10, batch {batch}")
-        say_times(compare(some, rounds, until, batch))
-    source = random_sources(1, _vocab(next(iter(some.values())).engine), SOURCE_LENGTH, SOURCE_LENGTH)
+        say(f"== K = {K}, batch {batch}")
+        say_times(compare({name: ready[name] for name in names if name in ready}, rounds, until, batch))
+
+
+def compare_long(ready: dict[str, Prepared], rounds: int, until: float) -> None:
+    """Time K = 1 and beam 4."""
+    some = {name: ready[name].engine for name in ("torch", "few rows", DEFAULT, ALL) if name in ready}
+    source = random_sources(1, _vocab(next(iter(some.values()))), SOURCE_LENGTH, SOURCE_LENGTH)
     long, one = options(1, GREEDY_STEPS), np.array([1])
     say("== K = 1 and beam 4, batch 1")
-    say_times(in_turn({f"{name}, K = 1": partial(e.engine.decode, source, one, long) for name, e in some.items()}
-                      | {f"{name}, beam 4": partial(e.engine.search, source, 4, long) for name, e in some.items()},
+    say_times(in_turn({f"{name}, K = 1": partial(engine.decode, source, one, long) for name, engine in some.items()}
+                      | {f"{name}, beam 4": partial(engine.search, source, 4, long) for name, engine in some.items()},
                       rounds, until))  # fmt: skip
+
+
+@contextmanager
+def ending() -> Iterator[None]:
+    """Let all segments end after STEPS steps on the device, of which the host knows nothing before it asks."""
+    fill = SegmentSession._fill
+
+    def sooner(session: SegmentSession, sources: Any, n_segments: Any, limits: Any) -> None:
+        fill(session, sources, n_segments, np.minimum(limits, STEPS))
+
+    SegmentSession._fill = sooner  # type: ignore[method-assign]
+    try:
+        yield
+    finally:
+        SegmentSession._fill = fill  # type: ignore[method-assign]
+
+
+def compare_ending(ready: dict[str, Prepared], rounds: int, until: float) -> None:
+    """Time sentences that end by themselves, one at once after the other: a step taken ahead then is in vain."""
+    say(f"== K = {K}, batch 1, ends by itself after {STEPS} of {2 * STEPS} steps")
+    with ending():
+        some = {name: ready[name] for name in (DEFAULT, "late, ahead") if name in ready}
+        say_times(compare(some, rounds, until, steps=2 * STEPS))
 
 
 def attempt(work: Callable[[], None]) -> None:
@@ -261,22 +304,25 @@ def attempt(work: Callable[[], None]) -> None:
         say(f"  FAILED: {traceback.format_exc(limit=-3)}")
 
 
-def load(base: GraphEngine, make: Callable[..., Layers]) -> None:
-    """Check kernels as a model does that is loaded."""
-    began = time.monotonic()
-    with torch.inference_mode():
-        try:
-            check.check_few_rows(make, base._model.weights)
-            said = "they are right"
-        except Exception:
-            said = f"FAILED: {traceback.format_exc(limit=-3)}"
-    say(f"== load: kernels that begin early are checked in {time.monotonic() - began:.1f} s, {said}")
+@torch.inference_mode()
+def load(base: GraphEngine) -> None:
+    """Compile and check kernels as when the first sentence comes, with an empty and with a full cache."""
+    with tempfile.TemporaryDirectory() as folder:
+        os.environ["TRITON_CACHE_DIR"] = folder
+        for cache in ("an empty", "a full"):
+            for module in (early, few_rows, kernels, overlapping, vocabulary):
+                for function in vars(module).values():
+                    if isinstance(function, triton.runtime.jit.JITFunction):
+                        function.device_caches.clear()
+            began = time.monotonic()
+            check.check_few_rows(base._model.weights, partial(Overlapping, ops=base._model.ops), 16, 32)
+            say(f"== load: with {cache} cache in {time.monotonic() - began:.1f} s; they are right")
 
 
 def main() -> None:
     """Compile, write, time, profile."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--seconds", type=float, default=40)
+    parser.add_argument("--seconds", type=float, default=35)
     parser.add_argument("--rounds", type=int, default=20)
     parser.add_argument("--only", nargs="*", help="ways to time, by the beginnings of their names")
     parser.add_argument("--size", choices=SIZES, default="d512")
@@ -293,26 +339,26 @@ def main() -> None:
     base._model.ops = FusedOps()
     say(f"{torch.cuda.get_device_name()}, torch {torch.__version__}, triton {triton.__version__}; {left():.0f} s left")
     attempt(partial(compile_all, base, every))
-    say(f"compiled; {left():.0f} s left")
-    ready = prepare(base, {name: way for name, way in every.items() if not way.early})
-    say("== K = 10, batch 1: what begins no kernel early")
-    say_times(compare(ready, 5, time.monotonic() + 2), ready)
-    ready |= prepare(base, {name: way for name, way in every.items() if way.early})
+    say(f"compiled; {left():.0f} s left\n== K = {K}, batch 1: alone")
+    ready = prepare(base, {name: way for name, way in every.items() if name in {"torch", "few rows"}})
+    say_times(compare(ready, 3, time.monotonic() + 1) if ready else {}, ready)
+    ready |= prepare(base, {name: way for name, way in every.items() if name not in ready})
     say(f"== the same tokens; {left():.0f} s left")
-    reference, cut = (ready.get(name) for name in ("torch", "cut, choice, encoder, 4 steps"))
-    for name, one in ready.items():
-        if reference and one is not reference:
-            also = f"; as when cut: {same_tokens(one, cut)}" if cut and "choice, encoder" in name else ""
-            say(f"  {name:36} as torch's: {same_tokens(one, reference)}{also}")
-    say(f"== K = 10, batch 1: all in turn; {left():.0f} s left")
+    say_tokens(ready)
+    say(f"== K = {K}, batch 1: all in turn; {left():.0f} s left")
     attempt(lambda: say_times(compare(ready, args.rounds, start + 0.7 * args.seconds), ready))
-    for name in ("few rows, 4 steps", "cut, choice, encoder, 4 steps", "early, choice, encoder, 4 steps"):
-        if name in ready:
-            attempt(partial(profile, ready[name].engine, name))
-    if left() > 3:
-        attempt(partial(compare_others, ready, 3, start + 0.9 * args.seconds))
-    if left() > 1:
-        load(base, partial(Overlapping, ops=base._model.ops))
+    until = start + 0.85 * args.seconds
+    rest: list[Callable[[], None]] = [  # the most important first
+        lambda: profile(ready[DEFAULT].engine, DEFAULT),
+        lambda: compare_batches(ready, 3, until),
+        lambda: compare_ending(ready, 3, until),
+        lambda: load(base),
+        lambda: compare_long(ready, 3, until),
+        lambda: profile(ready[ALL].engine, ALL),
+    ]
+    for work in rest:
+        if left() > 3:
+            attempt(work)
     say(f"{left():.0f} s left")
 
 

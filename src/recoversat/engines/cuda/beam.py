@@ -53,7 +53,7 @@ class BeamSession(Session):
     def _run_step(self, n_seen: int, special: bool) -> None:
         state, (batch, width) = self._state, self._state.sums.shape
         state.row_mask.index_copy_(2, state.rows, self._itself)
-        hidden = self._model.step(state.tokens, self._rows, n_seen, self._memory)
+        hidden = self._layers.hidden(state.tokens, self._rows, n_seen, self._memory)
         log_probs = self._model.logits(hidden, single=True).log_softmax(dim=-1, dtype=torch.float32)
         best, tokens = top(log_probs, min(width, self._model.weights.sizes.vocab_true))  # (R, C)
         n_candidates = best.shape[-1]

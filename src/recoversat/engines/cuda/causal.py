@@ -102,7 +102,7 @@ class CausalSession(Session):
     def _run_step(self, n_seen: int, _special: bool) -> None:
         """Note the likeliest token of each row, its log-probability, and that of its label."""
         tensors = self._tensors
-        hidden = self._model.step(tensors["tokens"].view(-1), self._rows, n_seen, self._memory)
+        hidden = self._layers.hidden(tensors["tokens"].view(-1), self._rows, n_seen, self._memory)
         log_probs = self._model.logits(hidden, single=True).log_softmax(dim=-1, dtype=torch.float32)  # (R, V)
         best, tokens = log_probs.max(dim=-1)
         given = log_probs.gather(-1, tensors["labels"].view(-1, 1))[:, 0]

@@ -1,6 +1,7 @@
 """Are the fused kernels right on this machine? A small comparison before they are trusted."""
 
 from dataclasses import replace
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -14,6 +15,8 @@ from recoversat.engines.cuda.weights import Affine, Weights
 from recoversat.vocab import BOS, DEL, N_SPECIAL
 
 _BATCH, _SEGMENTS, _STEPS, _ROOM, _LAYERS = 3, 4, 2, 64, 2
+_FORCED = {1: 6, 2: 2}  # sentences, and steps with given tokens: enough for caches that are seen in two parts
+_LESS = 3  # rows and source tokens than there may be, so that places are left over
 _REPLAYS = 8  # of a graph whose kernels overlap: one that does not wait may be right by chance
 
 
@@ -49,18 +52,29 @@ def _check_choose(fused: Ops, plain: Ops, weights: Weights) -> None:
     torch.testing.assert_close(mine.log_probs, theirs.log_probs, rtol=1e-3, atol=1e-3)
 
 
-def check_few_rows(make: Make, weights: Weights) -> None:
+def check_few_rows(weights: Weights, make: Make, n_rows: int, length: int) -> None:
     """Raise an error where kernels for few rows differ from plain torch, in two layers of the model.
 
-    More rows take more of a GPU's memory on the chip, so as many are tried as there may be.
+    The kernels are those that serve about so many rows of a sentence in a step, and so many source tokens.
     """
-    short = _shortened(weights)
+    short, sizes = _shortened(weights), (n_rows - _LESS, length - _LESS)
     few, many = make(short), ManyRows(short, PlainOps())
-    for length in (_SEGMENTS, 2 * _ROOM // 3):
-        _check_encoder(few, many, short, length)
-    for n_rows in (_SEGMENTS, few.most_rows):
-        _check_hidden(few, many, short, n_rows)
-        _check_writing(few, many, short, n_rows)
+    if few is None:
+        raise RuntimeError("two layers do not fit, but all of them do")
+    few.compile(partial(_rehearse, few, short, *sizes))
+    _check_encoder(few, many, short, *sizes)
+    _check_hidden(few, many, short, *sizes)
+    _check_writing(few, many, short, *sizes)
+
+
+def _rehearse(few: Layers, weights: Weights, n_rows: int, length: int) -> None:
+    """Launch every kernel that is compared."""
+    for batch, steps in _FORCED.items():
+        trial = _Trial(few, weights, n_rows, length, batch)
+        trial.encode()
+        for step in range(steps):
+            trial.hidden(step)
+        trial.write(0)
 
 
 def _shortened(weights: Weights) -> Weights:
@@ -72,34 +86,37 @@ def _shortened(weights: Weights) -> Weights:
     )
 
 
-def _check_encoder(few: Layers, many: Layers, weights: Weights, length: int) -> None:
-    _assert_close(weights, *(_Trial(layers, weights, 1, length=length).encode() for layers in (few, many)))
+def _check_encoder(few: Layers, many: Layers, weights: Weights, n_rows: int, length: int) -> None:
+    """Compare what is seen of sources."""
+    for batch in _FORCED:
+        _assert_close(weights, *(_Trial(layers, weights, n_rows, length, batch).encode() for layers in (few, many)))
 
 
-def _check_hidden(few: Layers, many: Layers, weights: Weights, n_rows: int) -> None:
-    """Compare hidden states and caches from the first step to the third."""
-    mine, theirs = _Trial(few, weights, n_rows), _Trial(many, weights, n_rows)
-    for step in range(_STEPS + 1):
-        tokens = (torch.arange(2 * n_rows, device=weights.device) + step) % weights.sizes.vocab_true
-        _assert_close(weights, *(trial.forced(tokens, step) for trial in (mine, theirs)))
-    for one, other in zip(mine.rows.caches, theirs.rows.caches, strict=True):
-        _assert_close(weights, one, other)
+def _check_hidden(few: Layers, many: Layers, weights: Weights, n_rows: int, length: int) -> None:
+    """Compare hidden states and caches of the first steps."""
+    for batch, steps in _FORCED.items():
+        mine, theirs = (_Trial(layers, weights, n_rows, length, batch) for layers in (few, many))
+        for step in range(steps):
+            tokens = (torch.arange(batch * n_rows, device=weights.device) + step) % weights.sizes.vocab_true
+            _assert_close(weights, *(trial.forced(tokens, step) for trial in (mine, theirs)))
+        for one, other in zip(mine.rows.caches, theirs.rows.caches, strict=True):
+            _assert_close(weights, one, other)
 
 
-def _check_writing(few: Layers, many: Layers, weights: Weights, n_rows: int) -> None:
+def _check_writing(few: Layers, many: Layers, weights: Weights, n_rows: int, length: int) -> None:
     """Compare what is chosen, where that is clear, and all that follows from it; in a graph as without one."""
-    mine, theirs = _Trial(few, weights, n_rows), _Trial(many, weights, n_rows)
+    mine, theirs = _Trial(few, weights, n_rows, length), _Trial(many, weights, n_rows, length)
     for step in range(_STEPS):
-        scores = logits(weights, theirs.hidden(), single=False)
+        scores = logits(weights, theirs.hidden(step), single=False)
         scores[:n_rows, DEL] = -torch.inf
-        mine.write()
+        mine.write(step)
         tokens = mine.state.log_tokens[step].long()
         _assert_close(weights, scores.gather(1, tokens[:, None])[:, 0], scores.max(dim=1).values)
         best = scores.log_softmax(dim=-1, dtype=torch.float32).max(dim=-1).values
         _assert_close(weights, mine.state.log_probs[step], best)
         PlainOps().choose(scores.scatter(1, tokens[:, None], 1e4), theirs.state)  # there is no doubt
     _assert_same_state(mine.state, theirs.state)
-    again = _Trial(few, weights, n_rows)
+    again = _Trial(few, weights, n_rows, length)
     again.write_captured(_STEPS)
     _assert_same_state(again.state, mine.state)
     _assert_close(weights, again.state.log_probs, mine.state.log_probs)
@@ -120,17 +137,15 @@ def _assert_same_state(mine: SegmentState, theirs: SegmentState) -> None:
 class _Trial:
     """Buffers of some sentences, of which the first has one segment, and steps over them."""
 
-    def __init__(
-        self, layers: Layers, weights: Weights, n_rows: int, batch: int = 2, length: int = 2 * _ROOM // 3
-    ) -> None:
+    def __init__(self, layers: Layers, weights: Weights, n_rows: int, length: int, batch: int = 2) -> None:
         sizes, self._layers, self._weights = weights.sizes, layers, weights
-        self._room = _ROOM * -(-(_STEPS + 1) * n_rows // _ROOM)
-        self._memory, self.state = _memory(weights, batch, length), _state(weights, batch, n_rows, self._room)
-        shape = (batch, self._room, 2, sizes.n_heads, sizes.head)
+        room = _ROOM * -(-max(_FORCED.values()) * n_rows // _ROOM)
+        self._memory, self.state = _memory(weights, batch, length), _state(weights, batch, n_rows, room)
+        shape = (batch, room, 2, sizes.n_heads, sizes.head)
         caches = [weights.embedding.new_zeros(shape) for _ in weights.decoder]
         self.state.row_mask[:, :n_rows] = 0
         mask = self.state.row_mask[:, None]
-        self.rows = Rows(caches, weights.row_positions(self._room, n_rows), self.state.rows, mask)
+        self.rows = Rows(caches, weights.row_positions(room, n_rows), self.state.rows, mask)
 
     def encode(self) -> Tensor:
         """Return what the decoder sees of the sources."""
@@ -145,15 +160,18 @@ class _Trial:
         self.rows.newest.copy_(newest)
         self.rows.mask[:, :, newest[step:]] = 0
         self.state.tokens.copy_(tokens)
-        return self.hidden()
+        return self.hidden(step)
 
-    def hidden(self) -> Tensor:
+    def hidden(self, step: int) -> Tensor:
         """Return hidden states of a step with the newest tokens."""
-        return self._layers.hidden(self.state.tokens, self.rows, self._room, self._memory)
+        return self._layers.hidden(self.state.tokens, self.rows, self._seen(step), self._memory)
 
-    def write(self) -> None:
+    def write(self, step: int) -> None:
         """Take a step with the newest tokens, to the choice of the next."""
-        self._layers.write(self.state, self.rows, self._room, self._memory)
+        self._layers.write(self.state, self.rows, self._seen(step), self._memory)
+
+    def _seen(self, step: int) -> int:
+        return (step + 1) * self.state.n_segments
 
     def write_captured(self, steps: int) -> None:
         """Take some steps from the first one, as one graph where there are graphs, and again and again."""
@@ -164,8 +182,8 @@ class _Trial:
         def run() -> None:
             for part, first in zip(parts, before, strict=True):
                 part.copy_(first)
-            for _ in range(steps):
-                self.write()
+            for step in range(steps):
+                self.write(step)
 
         self._capturer = Capturer(state.tokens.device)  # it and the graph stay until the results have been read
         self._replay = self._capturer.capture(run, before[0])
@@ -174,13 +192,13 @@ class _Trial:
 
 
 def _memory(weights: Weights, batch: int, length: int) -> Memory:
-    """Make sources of which all but the first are half as long as it."""
+    """Make sources of which the last is half as long as the others."""
     sizes, n_layers = weights.sizes, len(weights.decoder)
     keys_values = _random(batch * length, n_layers * 2 * sizes.heads, weights)
     memory = Memory(
         keys_values.view(batch, length, n_layers, 2, sizes.n_heads, sizes.head), _mask(weights, batch, length)
     )
-    memory.mask[1:, length // 2 :] = -torch.inf
+    memory.mask[-1, length // 2 :] = -torch.inf
     return memory
 
 

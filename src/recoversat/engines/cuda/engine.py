@@ -10,6 +10,7 @@ times at batch 64, and 12-15 s to compile for each batch size; capturing takes 0
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from functools import partial
 from threading import Lock
 from typing import TypeVar
 
@@ -22,12 +23,12 @@ from recoversat.engines.cuda.beam import BeamSession
 from recoversat.engines.cuda.capture import Capturer
 from recoversat.engines.cuda.causal import CausalSession, GraphVerifier
 from recoversat.engines.cuda.check import check_few_rows, check_ops
-from recoversat.engines.cuda.layers import find_few_rows
+from recoversat.engines.cuda.layers import FewRowsFinder
 from recoversat.engines.cuda.model import GraphModel
 from recoversat.engines.cuda.ops import find_ops
 from recoversat.engines.cuda.segments import SegmentSession
-from recoversat.engines.cuda.session import SEEN, Bucket, Session
-from recoversat.engines.cuda.state import rung
+from recoversat.engines.cuda.session import Bucket, Session
+from recoversat.engines.cuda.state import SEEN, rung
 from recoversat.engines.cuda.weights import collect_weights
 from recoversat.engines.engine import Engine, Options, Sources
 from recoversat.engines.pairs import Pair, equal_rows, in_batches, scored
@@ -68,8 +69,8 @@ class GraphEngine(Engine):
         with torch.inference_mode(), self._on_device():
             weights = collect_weights(model, device, dtype)
             ops = find_ops(device, lambda fused, plain: check_ops(fused, plain, weights), fused)
-            few_rows = find_few_rows(weights, ops, lambda make: check_few_rows(make, weights), fused)
-            self._model = GraphModel(weights, ops, few_rows)
+            finder = FewRowsFinder(weights, ops, partial(check_few_rows, weights), fused)
+            self._model = GraphModel(weights, ops, finder.find)
             self._capturer = Capturer(device)
         self._reference = TorchEngine(model, device, dtype)
         self._max_buckets, self._max_bytes = max_buckets, max_bytes or _memory_for_buffers(device)

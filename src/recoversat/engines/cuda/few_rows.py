@@ -1,19 +1,20 @@
 # mypy: disable-error-code="no-untyped-def, untyped-decorator, misc, import-not-found, import-untyped"
-"""Triton kernels for the few rows of one sentence, where a step is a chain of kernels that do next to nothing.
+"""Triton kernels for the few rows of some sentences, where a step is a chain of kernels that do next to nothing.
 
 Each takes what lies between two products into one of them: the sum of what came before, its norm, a product, and
 attention with the product's own head. A program computes the norm of all its rows anew, which costs less than a kernel.
 B sentences, K rows a sentence, R = B * K, D model, H heads, E head, M cache rows, S source, L decoder layers.
 """
 
-from typing import NamedTuple
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import torch
 import triton
 import triton.language as tl
 from torch import Tensor
 
-from recoversat.engines.cuda.early import launched, let_others_begin, wait_for_results
+from recoversat.engines.cuda.early import compile_together, launch, wait_for_results
 from recoversat.engines.cuda.layers import ManyRows, linear
 from recoversat.engines.cuda.ops import Ops
 from recoversat.engines.cuda.state import Memory, Rows
@@ -72,7 +73,6 @@ def _self_kernel(
     WIDTH: tl.constexpr, BLOCK: tl.constexpr, HEADS: tl.constexpr, HEAD: tl.constexpr, ROWS: tl.constexpr,  # noqa: N803
     PLACES: tl.constexpr, EARLY: tl.constexpr, PRECISION: tl.constexpr,  # noqa: N803
 ):  # fmt: skip
-    let_others_begin(EARLY)
     sentence, head = tl.program_id(0), tl.program_id(1)
     row, lane = tl.arange(0, ROWS), tl.arange(0, HEAD)
     kept = row < n_rows
@@ -130,7 +130,6 @@ def _cross_kernel(
     WIDTH: tl.constexpr, BLOCK: tl.constexpr, HEADS: tl.constexpr, HEAD: tl.constexpr, ROWS: tl.constexpr,  # noqa: N803
     PLACES: tl.constexpr, EARLY: tl.constexpr, PRECISION: tl.constexpr,  # noqa: N803
 ):  # fmt: skip
-    let_others_begin(EARLY)
     sentence, head = tl.program_id(0), tl.program_id(1)
     row, lane = tl.arange(0, ROWS), tl.arange(0, HEAD)
     kept = row < n_rows
@@ -169,7 +168,6 @@ def _feed_kernel(
     WIDTH: tl.constexpr, BLOCK: tl.constexpr, HIDDEN: tl.constexpr, ROWS: tl.constexpr,  # noqa: N803
     UNITS: tl.constexpr, EARLY: tl.constexpr, PRECISION: tl.constexpr,  # noqa: N803
 ):  # fmt: skip
-    let_others_begin(EARLY)
     block, first = tl.program_id(0), tl.program_id(1) * UNITS
     at = block * ROWS + tl.arange(0, ROWS)
     kept = at < n_rows
@@ -190,7 +188,6 @@ def _project_kernel(
     INPUTS: tl.constexpr, OUTPUTS: tl.constexpr, ROWS: tl.constexpr, CHUNK: tl.constexpr, UNITS: tl.constexpr,  # noqa: N803
     EARLY: tl.constexpr, PRECISION: tl.constexpr,  # noqa: N803
 ):  # fmt: skip
-    let_others_begin(EARLY)
     wait_for_results(EARLY)
     first = tl.program_id(1) * UNITS
     at = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
@@ -210,7 +207,6 @@ def _embed_kernel(
     tokens_ptr, newest_ptr, table_ptr, positions_ptr, x_ptr, y_ptr, n_rows,
     WIDTH: tl.constexpr, BLOCK: tl.constexpr, EARLY: tl.constexpr,  # noqa: N803
 ):  # fmt: skip
-    let_others_begin(EARLY)
     wait_for_results(EARLY)
     row = tl.program_id(0)
     columns = tl.arange(0, BLOCK)
@@ -229,11 +225,11 @@ class Tiles(NamedTuple):
 
 
 class FewRows(ManyRows):
-    """A decoder layer in half as many kernels as otherwise; `early`: each begins before the one before it has ended."""
+    """A decoder layer in half as many kernels as otherwise; `early`: each begins before the one before has ended."""
 
     most_rows = 32
 
-    def __init__(self, weights: Weights, ops: Ops, early: int = 0) -> None:
+    def __init__(self, weights: Weights, ops: Ops, early: bool = False) -> None:
         super().__init__(weights, ops)
         half, sizes = weights.dtype != torch.float32, weights.sizes
         self._embedding, self._sizes, self._precision = weights.embedding, sizes, "tf32" if half else "ieee"
@@ -248,13 +244,16 @@ class FewRows(ManyRows):
         even = sizes.d_model % 128 == 0 and sizes.d_model <= 1024 and all(size % _UNITS == 0 for size in hidden)
         return sizes.head in {16, 32, 64, 128} and even
 
+    def compile(self, work: Callable[[], object]) -> None:
+        compile_together(work)
+
     def embed(self, tokens: Tensor, rows: Rows) -> tuple[Tensor, Tensor]:
         table = self._embedding
         x = table.new_empty((len(tokens), table.shape[1]))
         y = torch.empty_like(x)
-        _embed_kernel[(len(tokens),)](
-            tokens, rows.newest, table, rows.positions, x, y, len(rows.newest), WIDTH=x.shape[1],
-            BLOCK=triton.next_power_of_2(x.shape[1]), EARLY=self._early, num_warps=4,
+        launch(
+            _embed_kernel, (len(tokens),), tokens, rows.newest, table, rows.positions, x, y, len(rows.newest),
+            WIDTH=x.shape[1], BLOCK=triton.next_power_of_2(x.shape[1]), early=self._early, first=True, num_warps=4,
         )  # fmt: skip
         return x, y
 
@@ -264,9 +263,9 @@ class FewRows(ManyRows):
         cache, tiles, mask = rows.caches[layer], self._self, rows.mask
         batch, n_rows = cache.shape[0], len(rows.newest)
         total, out = torch.empty_like(x), x.new_empty((len(x), self._sizes.heads))
-        _self_kernel[(batch, self._sizes.n_heads)](
-            x, y, total, *_weights(block.norm, block.inputs), cache, rows.newest, mask, out,
-            len(y), n_rows, block.norm.size, block.norm.eps, self._scale, cache.shape[1],
+        launch(
+            _self_kernel, (batch, self._sizes.n_heads), x, y, total, *_weights(block.norm, block.inputs), cache,
+            rows.newest, mask, out, len(y), n_rows, block.norm.size, block.norm.eps, self._scale, cache.shape[1],
             mask.stride(0) if mask.shape[0] > 1 else 0, mask.stride(1) if mask.shape[1] > 1 else 0,
             **self._constants(n_rows, tiles), PLACES=32,
         )  # fmt: skip
@@ -276,10 +275,10 @@ class FewRows(ManyRows):
         batch, length, layers = memory.keys_values.shape[:3]
         total, out = torch.empty_like(x), x.new_empty((len(x), self._sizes.heads))
         n_rows, tiles = len(x) // batch, self._cross
-        _cross_kernel[(batch, self._sizes.n_heads)](
-            x, y, total, *_weights(block.norm, block.inputs), memory.keys_values, memory.mask, out,
-            n_rows, block.norm.size, block.norm.eps, self._scale, length, layer, layers,
-            **self._constants(n_rows, tiles), PLACES=32,
+        launch(
+            _cross_kernel, (batch, self._sizes.n_heads), x, y, total, *_weights(block.norm, block.inputs),
+            memory.keys_values, memory.mask, out, n_rows, block.norm.size, block.norm.eps, self._scale, length, layer,
+            layers, **self._constants(n_rows, tiles), PLACES=32,
         )  # fmt: skip
         return total, out
 
@@ -288,8 +287,9 @@ class FewRows(ManyRows):
         total, out = torch.empty_like(x), x.new_empty((len(x), hidden))
         constants = self._constants(min(len(x), 32), tiles)
         del constants["HEADS"], constants["HEAD"]
-        _feed_kernel[(triton.cdiv(len(x), constants["ROWS"]), hidden // _UNITS)](
-            x, y, total, *_weights(block.norm, block.inputs), out, len(x), block.norm.size, block.norm.eps,
+        launch(
+            _feed_kernel, (triton.cdiv(len(x), constants["ROWS"]), hidden // _UNITS), x, y, total,
+            *_weights(block.norm, block.inputs), out, len(x), block.norm.size, block.norm.eps,
             **constants, HIDDEN=hidden, UNITS=_UNITS,
         )  # fmt: skip
         return total, out
@@ -299,20 +299,20 @@ class FewRows(ManyRows):
         if inputs % self._outer.chunk:
             return linear(x, affine)
         out, n_rows = x.new_empty((len(x), outputs)), max(16, triton.next_power_of_2(min(len(x), 32)))
-        _project_kernel[(triton.cdiv(len(x), n_rows), outputs // _UNITS)](
-            x, affine.weight, affine.bias, out, len(x), INPUTS=inputs, OUTPUTS=outputs, ROWS=n_rows,
-            CHUNK=self._outer.chunk, UNITS=_UNITS, PRECISION=self._precision, num_warps=self._outer.warps,
-            num_stages=self._outer.stages, EARLY=self._early, **launched(self._early),
+        launch(
+            _project_kernel, (triton.cdiv(len(x), n_rows), outputs // _UNITS), x, affine.weight, affine.bias, out,
+            len(x), INPUTS=inputs, OUTPUTS=outputs, ROWS=n_rows, CHUNK=self._outer.chunk, UNITS=_UNITS,
+            PRECISION=self._precision, num_warps=self._outer.warps, num_stages=self._outer.stages, early=self._early,
         )  # fmt: skip
         return out
 
-    def _constants(self, n_rows: int, tiles: Tiles) -> dict[str, int | str]:
+    def _constants(self, n_rows: int, tiles: Tiles) -> dict[str, Any]:
         width = self._sizes.d_model
         return {
             "WIDTH": width, "BLOCK": triton.next_power_of_2(width), "HEADS": self._sizes.n_heads,
             "HEAD": self._sizes.head, "ROWS": max(16, triton.next_power_of_2(n_rows)),
             "PRECISION": self._precision, "num_warps": tiles.warps, "num_stages": tiles.stages,
-            "EARLY": self._early, **launched(self._early),
+            "early": self._early,
         }  # fmt: skip
 
 

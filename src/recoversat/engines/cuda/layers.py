@@ -3,7 +3,8 @@
 B sentences, S source, K rows a sentence and step, R = B * K, M cache rows, D model, H heads, E head.
 """
 
-from collections.abc import Callable
+import os
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Protocol
 
@@ -12,16 +13,20 @@ from torch import Tensor
 from torch.nn import functional as F  # noqa: N812
 
 from recoversat.engines.cuda.ops import Ops, where_they_work
-from recoversat.engines.cuda.state import Memory, Rows, SegmentState
+from recoversat.engines.cuda.state import SEEN, Memory, Rows, SegmentState, rung
 from recoversat.engines.cuda.weights import Affine, Block, Sizes, Weights
 
-MOST_SENTENCES = 4  # that kernels for few rows are given
+_ROWS, _LENGTHS = (16, 32), (16, 32, 64)  # a sentence's rows in a step and source tokens that the same kernels serve
 
 
 class Layers(Protocol):
     """All that lies between tokens and the next tokens."""
 
     most_rows: int  # that a sentence may have in a step
+    ladder: Sequence[int]  # numbers of cache rows for which it is worth capturing a step of its own
+
+    def compile(self, work: Callable[[], object]) -> None:
+        """Compile what `work` takes, where that is faster before it is done; what it leaves behind is of no use."""
 
     def encode(self, src: Tensor, positions: Tensor, memory: Memory) -> None:
         """Encode sources (B, S) and project them for every decoder layer."""
@@ -40,10 +45,14 @@ class ManyRows:
     """
 
     most_rows = 1 << 30
+    ladder: Sequence[int] = SEEN
 
     def __init__(self, weights: Weights, ops: Ops) -> None:
         self._weights, self._ops = weights, ops
         self._heads = (weights.sizes.n_heads, weights.sizes.head)
+
+    def compile(self, work: Callable[[], object]) -> None:
+        pass  # torch's kernels are compiled
 
     def encode(self, src: Tensor, positions: Tensor, memory: Memory) -> None:
         w, (batch, length) = self._weights, src.shape
@@ -79,6 +88,7 @@ class ManyRows:
     ) -> tuple[Tensor, Tensor]:
         """Return x + y, and what its rows see in the first `n_seen` rows of the cache (R, H * E), their own too."""
         cache = rows.caches[layer]
+        n_seen = min(rung(n_seen, SEEN), cache.shape[1])
         qkv = linear(self._ops.add_norm(x, y, block.norm), block.inputs).view(len(cache), -1, 3, *self._heads)
         cache.index_copy_(1, rows.newest, qkv[:, :, 1:])
         keys, values = cache[:, :n_seen].unbind(2)
@@ -121,31 +131,64 @@ def logits(weights: Weights, hidden: Tensor, single: bool) -> Tensor:
     return F.linear(hidden, output.weight, weights.single_bias if single else output.bias)
 
 
-Make = Callable[[Weights], Layers]
+OVERLAPPING = "RECOVERSAT_OVERLAPPING"  # in the environment: use the newest kernels for one sentence
+Make = Callable[[Weights], Layers | None]
+Find = Callable[[int, int, int], Layers | None]
 
 
-def find_few_rows(weights: Weights, ops: Ops, check: Callable[[Make], None], wanted: bool | None) -> Layers | None:
-    """Return the best kernels for few rows that are wanted (None: on a GPU), fit the sizes and are found right."""
+class FewRowsFinder:
+    """Finds kernels for few rows: of those that are wanted (None: on a GPU) and fit, the first that are found right.
 
-    def overlapping(early: int | None) -> Layers | None:
-        from recoversat.engines.cuda.overlapping import Overlapping
+    They are compiled and checked when they are first asked for: who translates many sentences at a time never asks.
+    """
 
-        make = partial(Overlapping, ops=ops, early=early)
-        return checked(make) if Overlapping.fits(weights) else None
+    def __init__(
+        self, weights: Weights, ops: Ops, check: Callable[[Make, int, int], None], wanted: bool | None
+    ) -> None:
+        self._weights, self._check, self._wanted = weights, check, wanted
+        overlapping: dict[str, tuple[int, Make]] = {
+            "kernels that begin early": (1, partial(_overlapping, ops=ops, early=True)),
+            "kernels that overlap": (1, partial(_overlapping, ops=ops, early=False)),
+        }
+        wished = OVERLAPPING in os.environ  # off until they have run on a GPU as they are now (docs/log.md)
+        self._kinds: dict[str, tuple[int, Make]] = {  # for how many sentences
+            **(overlapping if wished else {}), "kernels for few rows": (4, partial(_few_rows, ops=ops)),
+        }  # fmt: skip
+        self._made: dict[str, Layers | None] = {}
+        self._found: dict[tuple[str, int, int], Layers | None] = {}
 
-    def few_rows() -> Layers | None:
-        from recoversat.engines.cuda.few_rows import FewRows
+    def find(self, batch: int, n_rows: int, length: int) -> Layers | None:
+        """Return kernels for so many sentences, rows a sentence in a step and source tokens; None: torch's are best."""
+        if n_rows > _ROWS[-1]:
+            return None
+        sizes = rung(n_rows, _ROWS), min(rung(length, _LENGTHS), 2 * _LENGTHS[-1])
+        some = (self._checked(name, *sizes) for name, (most, _) in self._kinds.items() if batch <= most)
+        return next((layers for layers in some if layers), None)
 
-        return checked(partial(FewRows, ops=ops)) if FewRows.fits(weights) else None
+    def _checked(self, *key: *tuple[str, int, int]) -> Layers | None:
+        if key not in self._found:
+            work = partial(self._make, *key)
+            self._found[key] = where_they_work(key[0], work, self._weights.device, self._wanted)
+        return self._found[key]
 
-    def checked(make: Make) -> Layers:
-        check(make)
-        return make(weights)
+    def _make(self, name: str, n_rows: int, length: int) -> Layers | None:
+        make = self._kinds[name][1]
+        if name not in self._made:
+            self._made[name] = make(self._weights)
+        layers = self._made[name]
+        if layers is None or n_rows > layers.most_rows:
+            return None
+        self._check(make, n_rows, length)
+        return layers
 
-    kinds: dict[str, Callable[[], Layers | None]] = {
-        "kernels that begin early": partial(overlapping, None),
-        "kernels that overlap": partial(overlapping, 0),
-        "kernels for few rows": few_rows,
-    }
-    found = (where_they_work(name, make, weights.device, wanted) for name, make in kinds.items())
-    return next((layers for layers in found if layers is not None), None)
+
+def _overlapping(weights: Weights, ops: Ops, early: bool) -> Layers | None:
+    from recoversat.engines.cuda.overlapping import Overlapping
+
+    return Overlapping(weights, ops, early) if Overlapping.fits(weights) else None
+
+
+def _few_rows(weights: Weights, ops: Ops) -> Layers | None:
+    from recoversat.engines.cuda.few_rows import FewRows
+
+    return FewRows(weights, ops) if FewRows.fits(weights) else None

@@ -52,9 +52,9 @@ class SegmentSession(Session):
 
     def _run_step(self, n_seen: int, barred: bool) -> None:
         if not barred:
-            self._model.write(self._state, self._rows, n_seen, self._memory)
+            self._layers.write(self._state, self._rows, n_seen, self._memory)
             return
-        hidden = self._model.step(self._state.tokens, self._rows, n_seen, self._memory)
+        hidden = self._layers.hidden(self._state.tokens, self._rows, n_seen, self._memory)
         logits = self._model.logits(hidden, single=self._bucket.width == 1)
         logits.masked_fill_(self._model.barred & (self._state.single == 0)[:, None], -torch.inf)
         self._model.ops.choose(logits, self._state)

@@ -15,8 +15,6 @@ from recoversat.engines.cuda.model import GraphModel
 from recoversat.engines.cuda.state import Arena, Field, Fields, Rows, hidden, rung
 from recoversat.vocab import PAD
 
-SEEN = (64, 128, 256, 512, 1024)  # cache rows that a step's graph looks at
-
 
 class Bucket(NamedTuple):
     """Sizes that a set of graphs is made for."""
@@ -46,6 +44,8 @@ class Session(ABC):
         weights, source = model.weights, (bucket.batch, bucket.source)
         given = {"src": Field(source), "source_mask": Field(source, weights.dtype)} | given
         self._model, self._capturer, self._bucket = model, capturer, bucket
+        self._layers = model.layers(bucket.batch, bucket.width, bucket.source)
+        self._encoder = model.layers(bucket.batch, 1, bucket.source)
         self._arena, self._hidden = Arena(given, weights.device, both, found), hidden(weights.dtype)
         self._host, self._tensors = self._arena.host, self._arena.device
         self._memory = model.new_memory(*source, self._tensors["source_mask"])
@@ -53,6 +53,7 @@ class Session(ABC):
         caches = model.new_caches(bucket.batch, bucket.room)
         self._rows = Rows(caches, positions, self._tensors["rows"], self._tensors["row_mask"])
         self._captured: dict[tuple[int, ...], Replay] = {}
+        self._ahead = model.goes_ahead and bucket.batch == 1
 
     def drop(self) -> None:
         """Let go of the graphs; the session is not used again."""
@@ -63,7 +64,7 @@ class Session(ABC):
         """Take a step that looks at `n_seen` rows, or the first step where that has a choice of its own."""
 
     def _run_encoder(self) -> None:
-        self._model.encode(self._tensors["src"], self._source_positions, self._memory)
+        self._encoder.encode(self._tensors["src"], self._source_positions, self._memory)
 
     def _fill_sources(self, sources: Sequence[Sequence[int]]) -> None:
         """Lay sources side by side on the host; a place without a sentence gets one of a single token."""
@@ -79,17 +80,23 @@ class Session(ABC):
 
         Returns the number of steps; all results are on the host then.
         """
-        taken = 0
-        while taken < most:
-            count = together(min(unasked, most) - taken, self._model.most_together)
-            n_seen = min(rung((taken + count) * self._bucket.width, SEEN), self._bucket.room)
-            self._replay(taken == 0, count, n_seen, special_first and taken == 0)
-            taken += count
-            if taken >= min(unasked, most):
-                self._arena.fetch()
-                if not self._host[n_left][taken - 1]:
-                    break
-        return taken
+        taken, unasked = 0, min(unasked, most)
+        while taken < unasked:
+            taken += self._take(taken, unasked - taken, special_first)
+        while True:
+            self._arena.ask()
+            ahead = self._take(taken, 1) if self._ahead and taken < most else 0  # in vain where all has ended
+            self._arena.wait()
+            if taken == most or not self._host[n_left][taken - 1]:
+                return taken
+            taken += ahead or self._take(taken, 1)
+
+    def _take(self, taken: int, wanted: int, special_first: bool = False) -> int:
+        """Take some steps of those wanted, after so many others; return how many."""
+        count = together(wanted, self._model.most_together)
+        n_seen = min(rung((taken + count) * self._bucket.width, self._layers.ladder), self._bucket.room)
+        self._replay(taken == 0, count, n_seen, special_first and taken == 0)
+        return count
 
     def _replay(self, encode: bool, count: int, n_seen: int, special_first: bool) -> None:
         """Encode or not, and take some steps on the buffers; this is captured when it is first met."""
@@ -99,10 +106,12 @@ class Session(ABC):
         self._captured[sizes]()
 
     def _run(self, encode: bool, count: int, n_seen: int, special_first: bool) -> None:
+        """Run what is captured; after the encoder come the first steps, which see what they write and no more."""
         if encode:
             self._run_encoder()
         for number in range(count):
-            self._run_step(n_seen, special_first and number == 0)
+            seen = (number + 1) * self._bucket.width if encode else n_seen
+            self._run_step(seen, special_first and number == 0)
 
 
 def together(wanted: int, most: int) -> int:

@@ -16,6 +16,7 @@ from torch import Tensor
 
 _ALIGNMENT = 128  # bytes
 _HALF = (torch.float16, torch.bfloat16)
+SEEN = (64, 128, 256, 512, 1024)  # cache rows that a step's graph looks at
 
 
 @dataclass(frozen=True)
@@ -48,6 +49,7 @@ class Arena:
         self._host_memory = torch.zeros(sum(sizes), dtype=torch.uint8, pin_memory=device.type == "cuda")
         up, down = slice(0, sizes[0] + sizes[1]), slice(sizes[0], sum(sizes))
         self._up, self._down = ((self.memory[part], self._host_memory[part]) for part in (up, down))
+        self._answered = torch.cuda.Event() if device.type == "cuda" else None
         fields = given | both | found
         self.device = _cut(self.memory, fields)
         self.host = {name: _array(tensor) for name, tensor in _cut(self._host_memory, fields).items()}
@@ -57,12 +59,22 @@ class Arena:
         there, here = self._up
         there.copy_(here, non_blocking=True)
 
-    def fetch(self) -> None:
-        """Set the host's results to the device's, when all that it was told to do is done."""
+    def ask(self) -> None:
+        """Have the host's results set to the device's, when all that it was told to do so far is done."""
         there, here = self._down
         here.copy_(there, non_blocking=True)
-        if self.memory.is_cuda:
-            torch.cuda.current_stream(self.memory.device).synchronize()
+        if self._answered:
+            self._answered.record()
+
+    def wait(self) -> None:
+        """Wait for what was asked for last; the device may go on with what it was told since."""
+        if self._answered:
+            self._answered.synchronize()
+
+    def fetch(self) -> None:
+        """Ask, and wait."""
+        self.ask()
+        self.wait()
 
 
 def _cut(memory: Tensor, fields: Fields) -> dict[str, Tensor]:

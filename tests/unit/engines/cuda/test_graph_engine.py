@@ -17,6 +17,7 @@ from recoversat.engines.cuda.model import GraphModel
 from recoversat.engines.cuda.ops import PlainOps
 from recoversat.engines.cuda.segments import SegmentSession
 from recoversat.engines.cuda.session import Bucket
+from recoversat.engines.cuda.state import Arena, Field
 from recoversat.engines.cuda.weights import collect_weights
 from recoversat.engines.engine import Options
 from recoversat.engines.pairs import equal_rows
@@ -133,6 +134,16 @@ def test_forced_tokens_and_alternatives_come_out_the_same(engines: Engines) -> N
     assert_same(engines, sources, [3, 5, 2], [8, 9, 6], [{}, {}, {}])
 
 
+def test_a_step_taken_while_the_host_asks_changes_nothing() -> None:
+    config = SHAPES["small"]
+    engines = TorchEngine(lively_model(config), CPU), GraphEngine(lively_model(config), CPU, torch.float32)
+    engines[1]._model.goes_ahead = True
+    for source in sources_of([13, 25, 3, 25]):
+        for n_segments, limit in ((1, 40), (5, 12), (5, 1)):
+            assert_same(engines, [source], [n_segments], [limit])
+        assert_same_search(engines, [source], np.array([40]), beam=4, alpha=0.6)
+
+
 def test_a_bucket_used_again_remembers_nothing(engines: Engines) -> None:
     long, short = sources_of([16, 15, 14]), sources_of([3, 2], seed=9)
     for sources in (long, short, long):
@@ -181,6 +192,19 @@ def test_batches_that_need_too_much_memory_are_decoded_in_parts() -> None:
     found = [engine.search(sources, 2, Options(limits=limits)) for engine in (whole, parts)]
     assert [one.segments for one in found[0]] == [one.segments for one in found[1]]
     assert max(bucket[0] for bucket in parts.buckets) < 11
+
+
+def test_one_copy_sets_buffers_and_one_fetches_results() -> None:
+    number = {"number": Field((1,))}
+    arena = Arena(number, CPU, {"count": Field((2,), torch.int32)}, {"log": Field((3,), torch.float32)})
+    host, device = arena.host, arena.device
+    host["number"][:], host["count"][:], host["log"][:] = 7, 8, 9
+    arena.upload()
+    assert [tensor.tolist() for tensor in device.values()] == [[7], [8, 8], [0, 0, 0]]
+    for tensor in device.values():
+        tensor.fill_(1)
+    arena.fetch()
+    assert [array.tolist() for array in host.values()] == [[7], [1, 1], [1, 1, 1]]
 
 
 class RehearsingCapturer(Capturer):
