@@ -23,6 +23,7 @@ _NUMEROUS = re.compile(
     re.IGNORECASE,
 )
 _CLOCK = re.compile(r"\b(0?[1-9]|1[0-2])(?:[:.]([0-5]\d))?[ \xa0]?([ap])(?:\.[ \xa0]?m\.|m\b)", re.IGNORECASE)
+_FULL_HOUR = re.compile(r"(?<![\d:.,])(\d\d?)(?::00(?![\d:])|\.00(?=[ \xa0]?Uhr\b))")
 _SENTENCE_END = re.compile(r"\s*(?:\Z|[\"”’)]*\s+[A-ZÄÖÜ])")
 # All in capitals, with two digits at least: INV-2024, ABC-1234/X, A380
 _CODE = re.compile(r"(?<![\w/.-])(?=[A-Z\d/_.-]*[A-Z])(?=(?:[A-Z/_.-]*\d){2})[A-Z\d]++(?:[-/_.][A-Z\d]++)*+(?![\w/-])")
@@ -52,8 +53,8 @@ def wrong_numbers(source: str, translation: str) -> int:
     (0, 2)
     >>> wrong_numbers("two dogs", "2 Hunde"), wrong_numbers("2 dogs", "zwei Hunde"), wrong_numbers("2 cats", "Katzen")
     (0, 0, 1)
-    >>> wrong_numbers("um 16.30 Uhr", "at 4:30 p.m.")
-    0
+    >>> wrong_numbers("um 16.30 Uhr", "at 4:30 p.m."), wrong_numbers("um 20 Uhr", "at 8:00 p.m.")
+    (0, 0)
     """
     lost, invented = _differences(source, translation)
     return (lost + invented).total()
@@ -177,7 +178,7 @@ def _german_date(date: re.Match[str]) -> str | None:
 
 def _differences(source: str, translation: str) -> tuple[Counter[str], Counter[str]]:
     """Count what is lost and what is invented."""
-    here, there = (Counter(_DIGITS.findall(in_24_hours(text))) for text in (source, translation))
+    here, there = (Counter(_DIGITS.findall(_FULL_HOUR.sub(r"\1", in_24_hours(text)))) for text in (source, translation))
     if here == there:
         return Counter(), Counter()
     return here - there - _in_words(translation), there - here - _in_words(source)

@@ -65,6 +65,23 @@ def test_a_number_may_be_written_as_a_word(source: str, translation: str, wrong:
     assert wrong_numbers(source, translation) == wrong
 
 
+@pytest.mark.parametrize(
+    ("source", "translation", "wrong"),
+    [
+        ("um 20 Uhr", "at 8 p.m.", 0),
+        ("um 20.00 Uhr", "at 8 p.m.", 0),
+        ("from 10 a.m. to 6:00 p.m.", "von 10 bis 18 Uhr", 0),
+        ("at 9:00 am from platform 7", "um 9 Uhr von Gleis 7", 0),
+        ("um 20 Uhr", "at 9 p.m.", 2),
+        ("um 20.30 Uhr", "at 8 p.m.", 1),
+        ("It is 5.00", "Es kostet 5", 1),  # no hour
+        ("from 1:00:30 on", "ab 1:30", 1),
+    ],
+)
+def test_a_full_hour_needs_no_minutes(source: str, translation: str, wrong: int) -> None:
+    assert wrong_numbers(source, translation) == wrong
+
+
 @pytest.mark.parametrize("segments", ["auto", 1, 2])
 def test_numbers_are_checked_at_every_k(segments) -> None:
     assert [t.text for t in numbers(check=True).translate(["no 7 8"], segments=segments)] == ["7 8"]
