@@ -143,6 +143,7 @@ class _Trainer:
         self.fused_loss = on_gpu or config.train.compile is True
         self.model.packed = self.bf16 and on_gpu and packed_works(config.model, self.device, torch.bfloat16)
         if compiled:  # layer by layer: all layers of a kind share one compiled function
+            _tune_compiler()
             for layer in [*self.model.encoder.layers, *self.model.decoder.layers]:
                 layer.compile()
         if on_gpu:
@@ -178,6 +179,14 @@ class _Trainer:
 
     def _autocast(self) -> torch.autocast:
         return torch.autocast(self.device.type, torch.bfloat16, enabled=self.bf16)
+
+
+def _tune_compiler() -> None:
+    """Leave sums over rows and over columns to kernels of their own: d 768 takes 155 ms an update instead of 200."""
+    from torch._inductor import config as inductor
+
+    if hasattr(inductor.triton, "mix_order_reduction"):  # since torch 2.10
+        inductor.triton.mix_order_reduction = False
 
 
 def _optimizer(model: Model, train: TrainConfig, fused: bool) -> torch.optim.Optimizer:
