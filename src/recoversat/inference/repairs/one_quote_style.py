@@ -3,10 +3,10 @@
 import re
 from collections.abc import Sequence
 
-from recoversat.inference.assembling import Draft
 from recoversat.inference.repairing import Repair
 
-_STYLES = {"de": "„“", "en": '""'}
+_PLAIN_STYLE = '""'
+_STYLES = {"de": "„“", "en": _PLAIN_STYLE}
 _PLAIN = str.maketrans("“”", '""')
 _MARK = re.compile("[\"“”„«»]|''|``")
 _OPENS = re.compile(r"[\s(\[{/–—-]|\A\Z")  # what may stand before a mark that opens
@@ -14,18 +14,29 @@ _CODE = re.compile(r"""[=<>{}\\;_]|\w\(|\d["″]""")  # quotes of programs, and 
 
 
 class OneQuoteStyle(Repair):
-    """Let the model read plain quotation marks where the source is English; write those of the target language."""
+    """Let the model read plain quotation marks where the source is English; write those of the target language.
+
+    Who types plain ones gets plain ones.
+    """
 
     def prepare(self, text: str) -> str:
         curly = self.translator.source.startswith("en") and ("“" in text or "”" in text)
         return text.translate(_PLAIN) if curly else text
 
-    def mend(self, draft: Draft) -> Draft:
+    def restore(self, translation: str, given: str) -> str:
         style = _STYLES.get(self.translator.target[:2])
-        if style is None or not _MARK.search(draft.text):
-            return draft
-        text = requoted(draft.source.text, draft.text, style)
-        return draft if text == draft.text else draft.saying(text)
+        if style is None or not _MARK.search(translation):
+            return translation
+        return requoted(given, translation, _PLAIN_STYLE if is_plain(given) else style)
+
+
+def is_plain(text: str) -> bool:
+    """Say whether a text has quotation marks, none but those of typewriters.
+
+    >>> is_plain('Say "yes".'), is_plain("Say “yes”."), is_plain("Say yes.")
+    (True, False, False)
+    """
+    return set(_MARK.findall(text)) == {'"'}
 
 
 def requoted(source: str, translation: str, style: str) -> str:

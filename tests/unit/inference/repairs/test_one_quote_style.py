@@ -2,7 +2,7 @@
 
 import pytest
 
-from recoversat.inference.repairs.one_quote_style import requoted
+from recoversat.inference.repairs.one_quote_style import OneQuoteStyle, requoted
 
 
 @pytest.mark.parametrize(
@@ -38,3 +38,12 @@ def test_english_quotes_are_plain_to_the_model(scripted) -> None:
     with pytest.raises(KeyError):
         translator.translate(["“a b”"])
     assert seen == ['"a b"']
+
+
+@pytest.mark.parametrize(
+    ("source", "expected"), [('Say "yes"!', 'Sag "Ja"!'), ("Say “yes”!", "Sag „Ja“!"), ("Say 'yes'!", "Sag „Ja“!")]
+)
+def test_who_types_plain_marks_gets_plain_marks(source: str, expected: str, scripted) -> None:
+    translator = scripted({"a b": ["the EOS"]})
+    translator.source, translator.target = "en", "de"
+    assert OneQuoteStyle("one_quote_style", translator, None).restore("Sag »Ja«!", source) == expected
