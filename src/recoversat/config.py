@@ -241,6 +241,7 @@ class DecodeConfig(_RepairSwitches):
     most_segments: int | None = Field(
         None, ge=1, description="with --segments auto: the largest K it takes; null = the largest that was trained"
     )
+    usual: Quality = Field("fast", description="the quality of what is asked for without naming K or a quality")
     best_of: int = Field(1, ge=1, description="write with so many K around that of --segments auto and keep the best")
     doubt: float | None = Field(
         None, le=0, description="write again with K = 1 where a token's log-probability with K = 1 is below this"

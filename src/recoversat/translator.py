@@ -12,7 +12,7 @@ from typing import Any, AnyStr
 
 import numpy as np
 
-from recoversat.config import Config, parse_config, with_quality
+from recoversat.config import QUALITIES, Config, parse_config, with_quality
 from recoversat.decoding.segmentwise import Decoded, Forced
 from recoversat.decoding.stepping import Bools, Ints
 from recoversat.engines.engine import Engine
@@ -143,8 +143,13 @@ class Translator:
         self._load(state["_origin"])
 
     def set_decoding(self, **settings: Any) -> None:
-        """Change how this translator writes: `decode` settings of its model, by name."""
-        decode = self.config.decode.model_dump() | with_quality(settings)
+        """Change how this translator writes: `decode` settings of its model, by name.
+
+        A way to write that is named here is no longer only the `usual` one, but that of every call.
+        """
+        settings = with_quality(settings)
+        named = {"usual": "fast"} if settings.keys() & QUALITIES["fast"].keys() else {}
+        decode = self.config.decode.model_dump() | named | settings
         self.config = parse_config(self.config.model_dump() | {"decode": decode})
 
     def set_glossary(self, glossary: GlossaryLike | None) -> None:

@@ -71,7 +71,8 @@ def modes_for(
 ) -> DecodeConfig:
     """Return how a call is to be written: what it asks for, else what its model is set to, else plainly.
 
-    What a call asks for and cannot have is refused; what a model is set to gives way to a beam and to forced words.
+    What a call asks for and cannot have is refused; what a model is set to gives way to a beam and to forced words, and
+    what is usual for it to a K that is named.
     """
     check_whole(beam=beam, **_given(best_of=best_of))
     asked = with_quality(_given(quality=quality, best_of=best_of))
@@ -83,8 +84,10 @@ def modes_for(
     if best_of and isinstance(segments, int | tuple):
         raise UserError(f"best_of {best_of}: segments names the values of K already; leave one of the two out")
     if asked in ({}, QUALITIES["fast"], {"best_of": 1}) and not isinstance(segments, tuple):
-        plain = beam > 1 or forced or config.model.kind != "segments" or 1 not in config.train.segment_choices
-        asked = QUALITIES["fast"] if plain else asked
+        if beam > 1 or forced or config.model.kind != "segments" or 1 not in config.train.segment_choices:
+            asked = QUALITIES["fast"]
+        elif not asked and segments is None and (usual := config.decode.usual) != "fast":
+            asked = QUALITIES[usual]
     else:
         _refuse(config, beam, forced)
         asked = QUALITIES["fast"] | asked

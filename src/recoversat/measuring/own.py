@@ -52,6 +52,8 @@ class OwnSystem(System):
         self._engines: dict[int | None, Any] = {None: translator.engine}  # by the length they write
         kind, one_step = translator.config.model.kind, not translator.config.model.stepwise
         self._segments = None if one_step else _segments(translator, spec)
+        usual = spec.segments is None and spec.beam == 1 and translator.config.decode.usual != "fast"
+        self._named = None if usual else self._segments  # a K that is named is what is written
         family = "at" if self._segments == 1 else "recoversat" if kind == "segments" else kind
         self._k = ",".join(map(str, several)) if isinstance(several := self._segments, tuple) else several
         self.facts = {"family": family, "segments": self._k, "beam": spec.beam, **translator.engine.description}
@@ -75,7 +77,7 @@ class OwnSystem(System):
     def _into(self, target: str, lines: list[str], batch_size: int) -> list[Translation]:
         translator = self._translator if target == self._translator.target else self._translator.into(target)
         return translator.translate(
-            lines, segments=self._segments, batch_size=batch_size, beam=self._spec.beam, scores=self._scores
+            lines, segments=self._named, batch_size=batch_size, beam=self._spec.beam, scores=self._scores
         )
 
     def source_lengths(self, texts: Sequence[str]) -> list[int]:
@@ -87,6 +89,7 @@ class OwnSystem(System):
         train = config.train
         settings: dict[str, JSON] = {
             **config.decode.model_dump(),
+            "usual": config.decode.usual if self._named is None else "fast",
             "version": __version__,
             "data": facts.get("corpus"),
             "K": self._k,

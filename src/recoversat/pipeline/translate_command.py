@@ -93,6 +93,7 @@ def _load(asked: TranslateOptions) -> Translator:
     quality = "exact" if asked.exact else asked.quality
     modes_for(translator.config, asked.segments, quality, asked.best_of, beam=asked.beam, forced=bool(asked.force))
     settings: dict[str, Any] = {"quality": quality or "fast"} if quality or asked.best_of else {}
+    settings |= {"usual": "fast"} if asked.show or asked.trace else {}  # who looks at segments wants to see some
     settings |= {"best_of": asked.best_of} if asked.best_of else {}
     settings |= {"repairs": "none"} if asked.no_repairs else {}
     settings |= {"shortlist": False} if asked.no_shortlist else {}

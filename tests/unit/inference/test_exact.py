@@ -133,3 +133,17 @@ def test_steps_are_those_of_the_draft_and_the_passes(translator) -> None:
     (written,) = exact.decode_exactly(translator.engine, source, np.array([4]), Options())
     ids = exact.assemble(drafted.segments)
     assert written.steps == drafted.steps + exact.verify_drafts(translator.engine, source, [ids], Options())[0].steps
+
+
+def test_the_usual_quality_is_that_of_calls_that_name_none() -> None:
+    scripts = {("no 7 8", 1): ["7 8 EOS"], ("no 7 8", 2): ["7 EOS", "7 EOS"]}
+    translator = writes(scripts, usual="exact")
+    assert translator.translate(["no 7 8"])[0].text == "7 8"
+    for named in ({"segments": 2}, {"segments": "auto"}, {"quality": "fast"}):
+        assert translator.translate(["no 7 8"], **named)[0].text == "7 7"
+    (forced,) = translator.translate(["no 7 8"], force=["2:1=8"])
+    assert (forced.text, len(forced.segments)) == ("7 8", 2)
+    translator.set_decoding(check_numbers=False)
+    assert translator.translate(["no 7 8"])[0].text == "7 8"
+    translator.set_decoding(quality="fast")  # no longer the usual one, but that of every call
+    assert translator.translate(["no 7 8"])[0].text == "7 7"

@@ -53,6 +53,15 @@ def test_what_a_model_depends_on_is_in_the_signature(name, scripted, tokenizer, 
     assert system.settings() != before
 
 
+def test_what_is_usual_gives_way_to_a_k_that_is_named(scripted, tokenizer, tmp_path):
+    translator = scripted({"a": ["a EOS"]})
+    translator.set_decoding(usual="exact")
+    write_description(tmp_path, translator.config, tokenizer, {})
+    (tmp_path / WEIGHTS).write_bytes(b"weights")
+    asked = [SystemSpec("s", str(tmp_path), segments=k) for k in (None, "auto")]
+    assert [OwnSystem(spec, tmp_path, translator).settings()["usual"] for spec in asked] == ["exact", "fast"]
+
+
 def test_a_beam_writes_one_segment():
     system = load_system(SystemSpec("s", str(builtin_model(None, "de")), beam=2, target="de"), "cpu", 1)
     assert (system.settings()["K"], system.settings()["beam"]) == (1, 2)

@@ -109,6 +109,7 @@ def test_auto_leaves_k_to_the_length(make_client: MakeClient, how: str) -> None:
     answer = client.post("/translate", **{how: asked})
     assert answer.json() == ask(client, trace=0).json()
     assert student.translator.wanted == [None, None]  # what a translator takes for "by length"
+    assert student.translator.modes == [("fast", None), (None, None)]  # not what is usual for the model, if asked for
     assert ask(client, segments=2.0, trace=0).json() == ask(client, segments=2, trace=0).json()
     assert ask(client, segments="many").json() == {
         "error": "Invalid request: segments: Input should be a valid integer or 'auto'"

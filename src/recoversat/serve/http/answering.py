@@ -161,7 +161,9 @@ def _key(service: Service, wanted: TranslateRequest, source: str, target: str) -
         raise RefusalError(400, f"Invalid request: segments: this model writes 1 to {model.max_segments} segments")
     _check_mode(wanted, k, model.choices)
     terms = _glossary(wanted)
-    return BatchKey(source, target, k, wanted.format == "html", wanted.mode, wanted.best_of, terms)
+    by_length = wanted.segments == "auto" and not wanted.best_of
+    mode = wanted.mode or ("fast" if by_length else None)
+    return BatchKey(source, target, k, wanted.format == "html", mode, wanted.best_of, terms)
 
 
 def _glossary(wanted: TranslateRequest) -> Glossary | None:

@@ -67,7 +67,7 @@ class TranslateRequest(TextRequest):
     )
     api_key: str | None = None
     segments: Annotated[Annotated[int, Field(ge=1, le=1000)] | Literal["auto"] | None, Whole] = Field(
-        None, description='K, or "auto": by length where the model has learnt several, as it is by default'
+        None, description='K, or "auto": by length where the model has learnt several; as the model is set by default'
     )
     details: bool | None = Field(None, description="tell K, steps, score and milliseconds too")
     trace: Annotated[Annotated[int, Field(ge=0, le=20)] | None, Whole] = Field(
