@@ -3,7 +3,7 @@
     python recipes/builtin/phrases.py OUT --lines 150000        writes OUT/phrases.{en,de}
 
 The sentences of phrases.tsv are repeated; the rest is put together from words.yaml and the words of nouns.tsv, all of
-it written for this project. No sentence of first.tsv, with which the model is judged, is among them.
+it written for this project. No sentence of first.tsv and second.tsv, with which the model is judged, is among them.
 """
 
 import argparse
@@ -184,7 +184,8 @@ def made(template: Pair, rng: random.Random, noun: dict[str, Pair] | None = None
 def phrases(lines: int, seed: int = 1) -> list[Pair]:
     """Return so many pairs; the same ones for the same seed."""
     rng = random.Random(seed)
-    written, judged = pairs_of(HERE / "phrases.tsv"), words_of(pairs_of(HERE / "first.tsv"))
+    written = pairs_of(HERE / "phrases.tsv")
+    judged = words_of(pairs_of(HERE / "first.tsv") + pairs_of(HERE / "second.tsv"))
     words = nouns()
 
     def one() -> Pair:

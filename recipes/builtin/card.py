@@ -1,0 +1,66 @@
+"""Tables of the built-in model's card.
+
+    python recipes/builtin/card.py scores REPORT/en-de REPORT/de-en      what `recoversat evaluate` measured
+    python recipes/builtin/card.py list first.tsv [--wrong FILE]         a list of sentences, translated both ways
+
+With --wrong, a file of numbers such as "en-de 7", one a line and each with what is wrong if one likes, those sentences
+are marked, and the others counted as right: a reader decides.
+"""
+
+import argparse
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+from recoversat import Translator
+
+
+def scores(reports: list[Path]) -> Iterator[str]:
+    """Print BLEU, chrF and steps of every system on every test set, a row for each set and direction."""
+    found = {report.name: [json.loads(line) for line in (report / "results.jsonl").open()] for report in reports}
+    systems = list(dict.fromkeys(row["system"] for rows in found.values() for row in rows))
+    tests = list(dict.fromkeys(row["test_set"] for rows in found.values() for row in rows))
+    yield "| test set | | " + " | ".join(systems) + " |"
+    yield "|---" * (2 + len(systems)) + "|"
+    for test in tests:
+        for way, rows in found.items():
+            by_system = {row["system"]: row for row in rows if row["test_set"] == test}
+            cells = [
+                f"{row['bleu']['value']:.1f} / {row['chrf']['value']:.1f} / {row['steps']['mean']:.1f}"
+                for row in map(by_system.get, systems)
+                if row
+            ]
+            yield f"| {test} ({next(iter(by_system.values()))['sentences']:,}) | {way} | " + " | ".join(cells) + " |"
+
+
+def judged(path: Path, model: str | None, wrong: Path | None) -> Iterator[str]:
+    """Print a list of sentences with their translations, both ways, and how many a reader found right."""
+    lines = path.read_text(encoding="utf-8").splitlines()
+    pairs = [line.split("\t") for line in lines if line and not line.startswith("#")]
+    bad = {tuple(line.split()[:2]) for line in wrong.read_text(encoding="utf-8").splitlines()} if wrong else set()
+    for source, target in (("en", "de"), ("de", "en")):
+        way = f"{source}-{target}"
+        texts = [pair[source == "de"] for pair in pairs]
+        translator = Translator(model, source=source, target=target)
+        right = f": {len(texts) - sum(one == way for one, _ in bad)} of {len(texts)} right" if wrong else ""
+        yield f"\n## {way}{right}\n\n| | {source} | {target} | |\n|---|---|---|---|"
+        for number, one in enumerate(translator.translate(texts), start=1):
+            yield f"| {number} | {one.source} | {one.text} | {'wrong' if (way, str(number)) in bad else ''} |"
+
+
+def main() -> None:
+    """Print a table."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    commands = parser.add_subparsers(dest="command", required=True)
+    commands.add_parser("scores").add_argument("reports", type=Path, nargs="+")
+    of_list = commands.add_parser("list")
+    of_list.add_argument("path", type=Path)
+    of_list.add_argument("--model")
+    of_list.add_argument("--wrong", type=Path)
+    args = parser.parse_args()
+    rows = scores(args.reports) if args.command == "scores" else judged(args.path, args.model, args.wrong)
+    print("\n".join(rows))
+
+
+if __name__ == "__main__":
+    main()
