@@ -11,6 +11,8 @@ from recoversat.errors import UserError
 from recoversat.files.model_folder import WEIGHTS, read_config
 from recoversat.model.build import Model, build_model
 
+_SEGMENTS = "segment_embedding.weight"
+
 
 def save_weights(weights: dict[str, Tensor], folder: Path, name: str = WEIGHTS) -> None:
     try:
@@ -52,7 +54,10 @@ def fill(model: nn.Module, weights: dict[str, Tensor], folder: Path) -> None:
 
 
 def start_from_teacher(model: nn.Module, teacher: Path, parts: tuple[str, ...]) -> None:
-    """Copy the teacher's encoder and shared embeddings (or other `parts`, by the start of their names)."""
+    """Copy the teacher's encoder and shared embeddings (or other `parts`, by the start of their names).
+
+    A decoder comes with what it knows its segments by: without, a student that goes on from another has lost its K = 1.
+    """
     weights, own = read_weights(teacher), model.state_dict()
     wanted = [name for name in own if name.startswith(parts)]
     for name in wanted:
@@ -62,3 +67,6 @@ def start_from_teacher(model: nn.Module, teacher: Path, parts: tuple[str, ...]) 
         if found != need:
             raise UserError(f"cannot start from {teacher}: its {name} is {found}, this model needs {need}")
     model.load_state_dict({name: weights[name] for name in wanted}, strict=False)
+    if "decoder." in parts and _SEGMENTS in own and _SEGMENTS in weights:  # as many as both have
+        known = weights[_SEGMENTS][: len(own[_SEGMENTS])]
+        own[_SEGMENTS][: len(known)] = known

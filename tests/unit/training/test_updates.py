@@ -73,5 +73,23 @@ def test_a_student_starts_with_parts_of_its_teacher_and_no_others(
     start_from_teacher(student, start.teacher, start.parts)
     teacher = read_weights(start.teacher)
     taken = [name for name, weight in student.state_dict().items() if torch.equal(weight, teacher[name])]
-    parts = {"encoder", "embedding"} | ({"decoder"} if with_decoder else set())
+    parts = {"encoder", "embedding"} | ({"decoder", "segment_embedding"} if with_decoder else set())
     assert taken == [name for name in student.state_dict() if name.split(".")[0] in parts]
+
+
+@pytest.mark.parametrize("most", [2, 7])
+def test_of_segments_as_many_are_known_as_both_have(corpus: Corpus, tmp_path: Path, most: int) -> None:
+    config = parse_config(CONFIG)
+    train(config, corpus, tmp_path, device="cpu", quiet=True)
+    start, known = start_point(tmp_path, True), config.model.max_segments
+    assert start is not None
+    student = new_model(
+        config.model_copy(update={"model": config.model.model_copy(update={"max_segments": most})}), corpus
+    )
+    before = student.segment_embedding.weight.detach().clone()
+    start_from_teacher(student, start.teacher, start.parts)
+    both = min(most, known)
+    assert torch.equal(
+        student.segment_embedding.weight[:both], read_weights(start.teacher)["segment_embedding.weight"][:both]
+    )
+    assert torch.equal(student.segment_embedding.weight[both:], before[both:])
