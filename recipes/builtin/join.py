@@ -1,10 +1,11 @@
 """Join prepared corpora of both directions into one, each with the direction it is good for.
 
-    python recipes/builtin/join.py OUT CORPUS[:forward | :backward | :turned]...
+    python recipes/builtin/join.py OUT CORPUS[:forward | :backward | :turned | :N]...
 
 forward, backward: every other pair, of a corpus as `prepare` writes it, each pair forward and then backward.
 turned: source and target change places. Text that a teacher translated is good in the direction it was translated in
 for a student, and turned (back-translation) for a teacher: what a person wrote is the target then.
+N: every Nth pair; odd, if both directions of pairs are to be there.
 Tokenizer and validation text are the first's.
 """
 
@@ -23,14 +24,16 @@ _EVERY = {"": slice(None), "forward": slice(0, None, 2), "backward": slice(1, No
 
 
 def chosen(sentences: Sentences, way: str) -> Sentences:
-    """Return the sentences that serve a direction.
+    """Return the sentences that serve a direction, or every Nth.
 
     >>> one = chosen(Sentences.of([[5, 6], [7], [8], [9, 10, 11]], np.uint16), "backward")
     >>> one.ids.tolist(), one.lengths.tolist()
     ([7, 9, 10, 11], [1, 3])
+    >>> chosen(Sentences.of([[5, 6], [7], [8], [9, 10, 11]]), "3").ids.tolist()
+    [5, 6, 9, 10, 11]
     """
     keep = np.zeros(len(sentences), dtype=bool)
-    keep[_EVERY[way]] = True
+    keep[slice(None, None, int(way)) if way.isdigit() else _EVERY[way]] = True
     lengths = sentences.lengths
     return Sentences(np.asarray(sentences.ids)[np.repeat(keep, lengths)], _offsets(lengths[keep]))
 

@@ -21,6 +21,9 @@ Pair = tuple[str, str]
 
 WORDS = yaml.safe_load((HERE / "words.yaml").read_text(encoding="utf-8"))
 ARTICLES = {"der": ("den", "dem"), "die": ("die", "der"), "das": ("das", "dem")}  # accusative and dative
+ENDINGS = {"der": ("", "en", "em"), "die": ("e", "e", "er"), "das": ("", "", "em")}  # of "ein", in the three cases
+AFTER_THE = {"der": ("e", "en", "en"), "die": ("e", "e", "en"), "das": ("e", "e", "en")}  # of an adjective
+AFTER_A = {"der": ("er", "en", "en"), "die": ("e", "e", "en"), "das": ("es", "es", "en")}
 
 
 def drawn(name: str, rng: random.Random) -> Pair:
@@ -130,27 +133,46 @@ SLOTS: dict[str, Callable[[random.Random], Pair]] = {
 }
 
 
-def nouns(path: Path = HERE / "nouns.tsv") -> list[dict[str, Pair]]:
-    """Read nouns in the forms that templates name: {noun}, {the}, {The}, {accusative}, {dative}."""
-    return [forms(*row) for row in rows_of(path)]
-
-
-def forms(english: str, german: str, weak: str | None = None) -> dict[str, Pair]:
-    """Return a noun in each case; `weak`: the accusative, where more than the article changes.
+def forms(english: str, german: str, weak: str | None = None, adjective: Pair = ("", "")) -> dict[str, Pair]:
+    """Return a noun in each form that templates name; `weak`: the accusative, where more than the article changes.
 
     >>> forms("neighbour", "der Nachbar", "den Nachbarn")["dative"], forms("cat", "die Katze")["The"]
     (('the neighbour', 'dem Nachbarn'), ('The cat', 'Die Katze'))
+    >>> old = forms("house", "das Haus", adjective=("old", "alt"))
+    >>> old["noun"], old["the"], old["a"], old["a dative"]
+    (('old house', 'altes Haus'), ('the old house', 'das alte Haus'), ('an old house', 'ein altes Haus'), \
+('an old house', 'einem alten Haus'))
     """
     article, bare = german.split(" ", 1)
-    accusative, dative = (f"{form} {weak.split(' ', 1)[1] if weak else bare}" for form in ARTICLES[article])
-    the = f"the {english}"
-    return {
-        "noun": (english, bare),
-        "the": (the, german),
-        "The": (f"The {english}", german[:1].upper() + german[1:]),
-        "accusative": (the, accusative),
-        "dative": (the, dative),
-    }
+    nouns = [bare, *[weak.split(" ", 1)[1] if weak else bare] * 2]
+    words, stem = f"{adjective[0]} {english}".strip(), adjective[1]
+
+    def cases(articles: list[str], endings: tuple[str, ...]) -> list[str]:
+        rows = zip(articles, endings, nouns, strict=True)
+        return [" ".join(filter(None, (one, stem and stem + ending, noun))) for one, ending, noun in rows]
+
+    the = cases([article, *ARTICLES[article]], AFTER_THE[article])
+    a, my = (cases([f"{one}{end}" for end in ENDINGS[article]], AFTER_A[article]) for one in ("ein", "mein"))
+    alone = cases(["", "", ""], AFTER_A[article])[0]
+    an = "an" if re.match(r"[aio]|e(?!u)|u(?!ni|se)|hon|hour", words) else "a"
+    made = {"noun": (words, alone)}
+    for name, german_forms in ((f"the {words}", the), (f"{an} {words}", a), (f"my {words}", my)):
+        key = name.split()[0].replace("an", "a")
+        nominative, accusative, dative = german_forms
+        made |= {key: (name, nominative), key.title(): (name[:1].upper() + name[1:], _capital(nominative))}
+        prefix = "" if key == "the" else f"{key} "
+        made |= {f"{prefix}accusative": (name, accusative), f"{prefix}dative": (name, dative)}
+    return made
+
+
+def _capital(text: str) -> str:
+    return text[:1].upper() + text[1:]
+
+
+def noun(row: list[str], rng: random.Random) -> dict[str, Pair]:
+    """Return a noun in each form, every other time with an adjective; what may be a plural goes without."""
+    plain = rng.random() < 0.5 or (row[0].endswith("s") and not row[0].endswith("ss"))
+    return forms(*row) if plain else forms(*row, adjective=drawn("adjective", rng))
 
 
 def rows_of(path: Path) -> list[list[str]]:
@@ -173,9 +195,9 @@ def words_of(pairs: list[Pair]) -> set[str]:
     return {" ".join(re.findall(r"\w+", side.lower())) for pair in pairs for side in pair}
 
 
-def made(template: Pair, rng: random.Random, noun: dict[str, Pair] | None = None) -> Pair:
+def made(template: Pair, rng: random.Random, word: dict[str, Pair] | None = None) -> Pair:
     """Fill a template."""
-    filled = {name: draw(rng) for name, draw in SLOTS.items() if f"{{{name}}}" in template[0]} | (noun or {})
+    filled = {name: draw(rng) for name, draw in SLOTS.items() if f"{{{name}}}" in template[0]} | (word or {})
     english, german = ({name: pair[side] for name, pair in filled.items()} for side in (0, 1))
     # a sentence does not end in two full stops: "It is 9 a.m.", not "9 a.m.."
     return template[0].format(**english).replace("m..", "m."), template[1].format(**german)
@@ -186,14 +208,14 @@ def phrases(lines: int, seed: int = 1) -> list[Pair]:
     rng = random.Random(seed)
     written = pairs_of(HERE / "phrases.tsv")
     judged = words_of(pairs_of(HERE / "first.tsv") + pairs_of(HERE / "second.tsv"))
-    words = nouns()
+    nouns = rows_of(HERE / "nouns.tsv")
 
     def one() -> Pair:
         kind = rng.random()
         if kind < WRITTEN:
             return rng.choice(written)
         if kind < WRITTEN + NOUNS:
-            return made(rng.choice(WORDS["noun_templates"]), rng, rng.choice(words))
+            return made(rng.choice(WORDS["noun_templates"]), rng, noun(rng.choice(nouns), rng))
         return made(rng.choice(WORDS["templates"]), rng)
 
     lot = (one() for _ in range(2 * lines))

@@ -258,12 +258,29 @@ def test_times_in_words_name_the_hour_that_german_names() -> None:
 @pytest.mark.usefixtures("made")
 def test_nouns_are_declined() -> None:
     phrases = importlib.import_module("phrases")
-    words = phrases.nouns()
+    words = [phrases.forms(*row) for row in phrases.rows_of(RECIPES / "builtin/nouns.tsv")]
     assert len({word["noun"] for word in words}) == len(words)
     cases = {word["noun"][0]: [word[name][1] for name in ("the", "accusative", "dative")] for word in words}
     assert cases["fridge"] == ["der Kühlschrank", "den Kühlschrank", "dem Kühlschrank"]
     assert cases["socket"] == ["die Steckdose", "die Steckdose", "der Steckdose"]
     assert cases["colleague"] == ["der Kollege", "den Kollegen", "dem Kollegen"]
+
+
+@pytest.mark.usefixtures("made")
+@pytest.mark.parametrize(
+    ("german", "said"),
+    [
+        ("der Hund", ["alter Hund", "der alte Hund", "den alten Hund", "ein alter Hund", "einen alten Hund"]),
+        ("die Tür", ["alte Tür", "die alte Tür", "die alte Tür", "eine alte Tür", "eine alte Tür"]),
+        ("das Haus", ["altes Haus", "das alte Haus", "das alte Haus", "ein altes Haus", "ein altes Haus"]),
+    ],
+)
+def test_adjectives_are_declined(german: str, said: list[str]) -> None:
+    phrases = importlib.import_module("phrases")
+    forms = phrases.forms("thing", german, adjective=("old", "alt"))
+    assert [forms[name][1] for name in ("noun", "the", "accusative", "a", "a accusative")] == said
+    assert {forms[name][1].split()[1] for name in ("dative", "a dative", "my dative")} == {"alten"}
+    assert (forms["A"][0], forms["My"][1].split()[0][:4]) == ("An old thing", "Mein")
 
 
 @pytest.mark.usefixtures("made")
