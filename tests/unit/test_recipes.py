@@ -214,7 +214,7 @@ def test_examples_of_the_recipe_are_true(name: str) -> None:
 def test_phrases_hold_nothing_that_the_model_is_judged_with() -> None:
     phrases = importlib.import_module("phrases")
     lists = [phrases.pairs_of(RECIPES / f"builtin/{name}.tsv") for name in ("first", "second")]
-    judged = phrases.words_of(sum(lists, []))
+    judged = phrases.words_of(lists[0] + lists[1])
     lines = phrases.phrases(3000)
     assert len(lines) == 3000
     assert lines == phrases.phrases(3000)

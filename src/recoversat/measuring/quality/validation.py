@@ -20,7 +20,9 @@ def bleu_validator(corpus: Corpus, config: Config, batch_size: int = 128) -> Cal
         from recoversat.engines.loading import engine_for
 
         engine = engine_for(model, next(model.parameters()).device)
-        written = translate_valid(Translator.of(engine, corpus.tokenizer, config), corpus.valid_src, batch_size)
+        translator = Translator.of(engine, corpus.tokenizer, config)
+        translator.set_decoding(usual="fast")  # the segments themselves are what is trained
+        written = translate_valid(translator, corpus.valid_src, batch_size)
         return corpus_bleu(written, corpus.valid_references).value
 
     return validate
