@@ -1,4 +1,4 @@
-"""The native engine: every sentence by itself, one call of the library for all its steps.
+"""The native engine: sentences side by side in the products and each by itself in all else, a call for many steps.
 
 What it is asked to look into (forced tokens, alternatives, beams) it writes step by step with the same sums, so that
 all ways of asking get the same words. B sentences, K segments, N rows, V vocabulary, n alternatives.
@@ -6,10 +6,12 @@ all ways of asking get the same words. B sentences, K segments, N rows, V vocabu
 
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
-from typing import TypeGuard, TypeVar
+from typing import Any, TypeGuard, TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from recoversat.config import ModelConfig
 from recoversat.decoding.segmentwise import Decoded
@@ -18,12 +20,15 @@ from recoversat.decoding.stopping import between_steps, in_threads
 from recoversat.decoding.verify import AHEAD, ALL
 from recoversat.engines.engine import Options, Sources, StepEngine
 from recoversat.engines.memory import check_drafts, rows_within
-from recoversat.engines.native.model import NativeModel, Pasts
+from recoversat.engines.native.lists import NativeLists, lists_of
+from recoversat.engines.native.model import KEPT, NativeModel, Pasts, Wanted, Writing
 from recoversat.engines.pairs import Pair, check_pairs, deleting_rows, equal_rows, scored
-from recoversat.engines.vocabulary import TABLE, Shortlist, logit_biases
+from recoversat.engines.vocabulary import TABLE, logit_biases
 from recoversat.segments import Rows
 from recoversat.vocab import EOS, PAD, TERMINATORS
 
+_LEAST = np.finfo(np.float32).min
+_ROWS = 32  # that take a step together where Python looks into it
 _Result = TypeVar("_Result")
 
 
@@ -34,10 +39,11 @@ class EncodedIds(list[int]):
 
 
 class NativeEngine(StepEngine):
-    """Decode an exported int8 model in C++; `threads` sentences are written at the same time, however many there are.
+    """Decode an exported int8 model in C++; each of `threads` takes a part of a batch.
 
-    `max_memory`, in bytes, is as in the ONNX engine: no more is remembered of a batch, and long targets are not scored
-    in one pass.
+    `max_memory`, in bytes, is as in the ONNX engine: half of it is for what sentences keep that are written at the same
+    time, of which there are fewer then; nothing else of a batch is remembered, and long targets are not scored in one
+    pass.
     """
 
     def __init__(
@@ -48,10 +54,11 @@ class NativeEngine(StepEngine):
         self._model = NativeModel(folder, config, kit)
         self._pool = ThreadPoolExecutor(threads) if threads > 1 else None
         table = folder.parent / TABLE
-        self._lists = Shortlist.load(table, config.vocab_size or 0) if table.is_file() else None
+        self._lists = lists_of(table, config.vocab_size or 0) if table.is_file() else None
         size = self._model.places
         self._bias, self._single_bias = logit_biases(config.vocab_size or size, size)
         self._most_rows = None if max_memory is None else rows_within(max_memory, size, threads)
+        self._kept = KEPT if max_memory is None else max_memory // 2 // threads
 
     @property
     def max_segments(self) -> int:
@@ -74,19 +81,27 @@ class NativeEngine(StepEngine):
         return NativeStepper(self._model, [self._memory(source) for source in sources], biases, begins)
 
     def decode(self, sources: Sources, n_segments: Ints, options: Options = Options()) -> list[Decoded]:
-        counts, step_by_step = np.asarray(n_segments), super().decode
+        counts, step_by_step, forced = np.asarray(n_segments), super().decode, options.forced
 
-        def one(at: int) -> Decoded:
-            own, k = options.of([at]), int(counts[at])
-            if own.forced or own.top_tokens or own.together or (own.begins is not None and k > 1):
-                return step_by_step([sources[at]], counts[[at]], own)[0]
-            return self._write(sources[at], k, own)
+        def looked_into(at: int) -> bool:
+            return bool(options.top_tokens or options.together or (forced and forced[at]))
 
-        return self._each(one, len(sources))
+        def some(places: list[int]) -> list[Decoded]:
+            write = step_by_step if looked_into(places[0]) else self._write
+            return write([sources[at] for at in places], counts[places], options.of(places))
+
+        watched = [at for at in range(len(sources)) if looked_into(at)]
+        others = [at for at in range(len(sources)) if not looked_into(at)]
+        widest = int(counts[watched].max()) if watched else 1
+        return self._in_parts(some, self._dealt(others) + self._cut(watched, widest))
 
     def search(self, sources: Sources, beam: int, options: Options = Options()) -> list[Decoded]:
         search = super().search
-        return self._each(lambda at: search([sources[at]], beam, options.of([at]))[0], len(sources))
+
+        def some(places: list[int]) -> list[Decoded]:
+            return search([sources[at] for at in places], beam, options.of(places))
+
+        return self._in_parts(some, self._cut(list(range(len(sources))), beam))
 
     def verifier(self, source: Sequence[int], room: int, options: Options = Options()) -> "NativeVerifier":
         return NativeVerifier(self._model, self._memory(source), self._listed_bias(source, True, options))
@@ -116,26 +131,31 @@ class NativeEngine(StepEngine):
 
         return self._each(one, len(pairs))
 
-    def _write(self, source: Sequence[int], k: int, options: Options) -> Decoded:
-        (most,) = options.most_steps([source], np.array([k])).tolist()
-        bias, members = self._single_bias if k == 1 else self._bias, self._members(source, options)
-        steps = np.full(k, most)
+    def _write(self, sources: Sources, n_segments: Ints, options: Options) -> list[Decoded]:
+        """Write sentences in one go, side by side."""
+        counts, limits = n_segments.tolist(), options.most_steps(sources, n_segments).tolist()
+        steps = [[most] * k for k, most in zip(counts, limits, strict=True)]
+        biases = {single: self._single_bias if single else self._bias for single in {k == 1 for k in counts}}
         if options.lives is not None:  # nothing else ends a segment (see FixedStepper)
-            steps, bias = options.lives[:k], bias.copy()
-            bias[list(TERMINATORS)] = -np.inf
-        pieces = None if members is None else np.flatnonzero(members)
-        memory = source.memory if self._is_mine(source) else None
-        written = self._model.write(source, memory, steps, bias, pieces, options.scores)
+            steps = [options.lives[:k].tolist() for k in counts]
+            biases = {single: _endless(bias) for single, bias in biases.items()}
+        both = {single: (bias, _only(bias, options.begins, 2 - single)) for single, bias in biases.items()}
+        wanted = [
+            Wanted(source, own, *both[k == 1], source.memory if self._is_mine(source) else None)
+            for source, own, k in zip(sources, steps, counts, strict=True)
+        ]
+        written = self._model.write(wanted, self._used_lists(options), options.scores, kept=self._kept)
         if options.lives is not None:
-            written.segments = [[*segment[:-1], EOS] for segment in written.segments]
+            for sentence in written:
+                sentence.segments = [[*segment[:-1], EOS] for segment in sentence.segments]
         return written
 
     def _score_rows(self, source: Sequence[int], target: Rows, bias: Floats) -> list[float]:
         """Return the log-probability of every row's label, all rows in one pass."""
+        sentence = Writing(self._memory(source), self._model.pasts(), bias)
         *_, logits = self._model.rows(
-            self._memory(source), self._model.pasts(), 0, target.tokens, target.segments, 0, bias,
-            causal=True, scores=False, logits=True,
-        )  # fmt: skip
+            [sentence], [len(target.tokens)], target.tokens, target.segments, 0, causal=True, scores=False, logits=True
+        )
         found: list[float] = np.take_along_axis(_log_softmax(logits), target.labels[:, None], axis=1)[:, 0].tolist()
         return found
 
@@ -145,73 +165,100 @@ class NativeEngine(StepEngine):
     def _is_mine(self, source: Sequence[int]) -> TypeGuard[EncodedIds]:
         return isinstance(source, EncodedIds) and source.memory.model() is self._model
 
-    def _members(self, source: Sequence[int], options: Options) -> Bools | None:
-        """Return the list of a sentence (V,) where it counts as it is: to verify one would cost what it saves."""
-        if not self._lists or not options.shortlist or options.verified:
-            return None
-        (members,) = self._lists.members([source], options.forced)
-        return None if self._lists.is_too_long(members) or not members.any() else members
+    def _used_lists(self, options: Options) -> NativeLists | None:
+        """Return lists where they count as they are: to verify one would cost what it saves."""
+        return self._lists if options.shortlist and not options.verified else None
 
     def _listed_bias(self, source: Sequence[int], single: bool, options: Options) -> Floats:
-        bias, members = self._single_bias if single else self._bias, self._members(source, options)
-        return bias if members is None else _only(bias, members, 2)
+        """Return a bias (V,) that lets nothing but the list of a sentence be chosen, where it has one."""
+        bias, lists = self._single_bias if single else self._bias, self._used_lists(options)
+        forced = list(options.forced[0].values()) if options.forced else []
+        pieces = lists.pieces(self._model.ids(source), forced) if lists else None
+        if pieces is None:
+            return bias
+        narrow: Floats = np.full_like(bias, -np.inf)
+        narrow[pieces] = bias[pieces]
+        return narrow
+
+    def _dealt(self, places: list[int]) -> list[list[int]]:
+        """Deal sentences, which come longest first, to the threads."""
+        return [part for first in range(self._threads) if (part := places[first :: self._threads])]
+
+    def _cut(self, places: list[int], rows: int) -> list[list[int]]:
+        """Cut a batch whose every sentence has so many rows into parts; where memory is bounded, one by one."""
+        most = _ROWS // rows if self._most_rows is None else 1
+        size = max(1, min(most, -(-len(places) // self._threads)))
+        return [places[at : at + size] for at in range(0, len(places), size)]
 
     def _each(self, work: Callable[[int], _Result], n: int) -> list[_Result]:
-        """Work on sentences, in as many threads as there may be."""
+        """Work on sentences one by one, in as many threads as there may be."""
+        return self._in_parts(lambda places: [work(at) for at in places], [[at] for at in range(n)])
 
-        def stoppable_work(at: int) -> _Result:
+    def _in_parts(self, work: Callable[[list[int]], list[_Result]], parts: list[list[int]]) -> list[_Result]:
+        """Work on parts of a batch, in as many threads as there may be; results come in the order of the batch."""
+
+        def stoppable_work(places: list[int]) -> list[_Result]:
             between_steps()
-            return work(at)
+            return work(places)
 
-        return in_threads(self._pool, work, range(n)) if self._pool and n > 1 else list(map(stoppable_work, range(n)))
+        done = in_threads(self._pool, work, parts) if self._pool and len(parts) > 1 else map(stoppable_work, parts)
+        found: dict[int, _Result] = {}
+        for places, results in zip(parts, done, strict=True):
+            found |= zip(places, results, strict=True)
+        return [found[place] for place in range(len(found))]
 
 
 class NativeStepper:
-    """Sentences that are written a step at a time."""
+    """Sentences that are written a step at a time, side by side."""
 
     def __init__(
         self, model: NativeModel, memories: list[Pasts], biases: list[Floats], first_biases: list[Floats]
     ) -> None:
         """Take what is added to the logits of each sentence (V,), and what is in the first step."""
-        self._model, self._memories, self._biases, self._first = model, memories, biases, first_biases
-        self._written, self._kept = [model.pasts() for _ in memories], [0] * len(memories)
-        self._steps = 0
+        self._model, self._later, self._steps = model, biases, 0
+        firsts = zip(memories, first_biases, strict=True)
+        self._sentences = [Writing(memory, model.pasts(), bias) for memory, bias in firsts]
 
     def step(
         self, tokens: Ints, active: Bools, forced: Ints | None = None, n_best: int = 0, scores: bool = True
     ) -> Choice:
-        shape, wanted = tokens.shape, forced if forced is not None else np.full(tokens.shape, FREE)
-        chosen: Ints = np.full(shape, PAD, dtype=np.int64)
-        log_probs: Floats = np.zeros(shape, dtype=np.float32)
-        best: Ints = np.full((*shape, n_best), PAD, dtype=np.int64)
-        likely: Floats = np.full((*shape, n_best), -np.inf, dtype=np.float32)
-        for at, rows in enumerate(np.flatnonzero(own) for own in active):
-            if len(rows):
-                look = n_best > 0 or bool((wanted[at, rows] != FREE).any())
-                bias = (self._biases if self._steps else self._first)[at]
-                found, values, logits = self._model.rows(
-                    self._memories[at], self._written[at], self._kept[at], tokens[at, rows], rows, self._steps, bias,
-                    scores=scores, logits=look,
-                )  # fmt: skip
-                self._kept[at] += len(rows)
-                if look:
-                    every = _log_softmax(logits)
-                    found = np.where(wanted[at, rows] == FREE, found, wanted[at, rows])
-                    values = np.take_along_axis(every, found[:, None], axis=1)[:, 0]
-                    best[at, rows] = np.argsort(-every, axis=1, kind="stable")[:, :n_best]
-                    likely[at, rows] = np.take_along_axis(every, best[at, rows], axis=1)
-                chosen[at, rows], log_probs[at, rows] = found, values
+        wanted = (forced if forced is not None else np.full(tokens.shape, FREE))[active]  # (N,)
+        looks = n_best > 0 or bool((wanted != FREE).any())
+        each = [n for n in active.sum(axis=1).tolist() if n]
+        sentences = [one for one, writes in zip(self._sentences, active, strict=True) if writes.any()]
+        found, values, logits = self._model.rows(
+            sentences, each, tokens[active], np.nonzero(active)[1], self._steps, scores=scores, logits=looks
+        )
+        best: Ints = np.full((len(found), n_best), PAD, dtype=np.int64)
+        likely: Floats = np.full((len(found), n_best), -np.inf, dtype=np.float32)
+        end = 0
+        for n in each if looks else ():
+            own = slice(end, end := end + n)
+            if n_best or (wanted[own] != FREE).any():
+                every = _log_softmax(logits[own])
+                found[own] = np.where(wanted[own] == FREE, found[own], wanted[own])
+                values[own] = np.take_along_axis(every, found[own][:, None], axis=1)[:, 0]
+                best[own] = _likeliest(every, n_best)
+                likely[own] = np.take_along_axis(every, best[own], axis=1)
+        self._begin_later()
+        choice = Choice(_spread(found, active, PAD), _spread(values, active, 0.0))
+        if not n_best:
+            return choice
+        return choice._replace(best_tokens=_spread(best, active, PAD), best_log_probs=_spread(likely, active, -np.inf))
+
+    def _begin_later(self) -> None:
+        """Let what may be chosen after the first step be chosen."""
+        for one, bias in zip(self._sentences if not self._steps else (), self._later, strict=False):
+            one.bias = bias
         self._steps += 1
-        return Choice(chosen, log_probs, best, likely) if n_best else Choice(chosen, log_probs)
 
     def keep(self, which: Ints) -> None:
         places = np.asarray(which).tolist()
-        self._written = [
-            self._model.copied(self._written[at]) if at in places[:n] else self._written[at]
+        self._sentences = [
+            replace(one, written=self._model.copied(one.written)) if at in places[:n] else one
             for n, at in enumerate(places)
+            for one in [self._sentences[at]]
         ]
-        self._kept, self._memories = [self._kept[at] for at in places], [self._memories[at] for at in places]
-        self._biases, self._first = [self._biases[at] for at in places], [self._first[at] for at in places]
 
 
 class NativeVerifier:
@@ -220,8 +267,7 @@ class NativeVerifier:
     ahead, most = AHEAD, ALL
 
     def __init__(self, model: NativeModel, memory: Pasts, bias: Floats) -> None:
-        self._model, self._memory, self._bias = model, memory, bias
-        self._written, self._rows = model.pasts(), 0
+        self._model, self._sentence = model, Writing(memory, model.pasts(), bias)
 
     def verify(self, tokens: Sequence[int], scores: bool) -> tuple[Ints, Floats]:
         return self._append(tokens, scores, logits=False)[:2]
@@ -232,15 +278,14 @@ class NativeVerifier:
         return best, likely, given[:, 0]
 
     def _append(self, tokens: Sequence[int], scores: bool, logits: bool) -> tuple[Ints, Floats, Floats]:
-        ids, first = np.array(tokens, dtype=np.int64), self._rows
-        self._rows += len(ids)
+        ids = np.array(tokens, dtype=np.int64)
         return self._model.rows(
-            self._memory, self._written, first, ids, np.zeros_like(ids), first, self._bias,
+            [self._sentence], [len(ids)], ids, np.zeros_like(ids), self._sentence.kept,
             causal=True, scores=scores, logits=logits,
         )  # fmt: skip
 
     def forget(self, rows: int) -> None:
-        self._rows = rows
+        self._sentence.kept = rows
 
 
 def _encoded(source: Sequence[int], memory: Pasts) -> EncodedIds:
@@ -258,8 +303,33 @@ def _only(bias: Floats, allowed: Bools | None, k: int) -> Floats:
     return narrow
 
 
+def _endless(bias: Floats) -> Floats:
+    """Return a bias (V,) that lets no segment end by itself."""
+    endless = bias.copy()
+    endless[list(TERMINATORS)] = -np.inf
+    return endless
+
+
+def _likeliest(every: Floats, n: int) -> Ints:
+    """Return the n likeliest pieces of each row (N, V), of equals the first: what a stable sort gives, but faster."""
+    found: Ints = np.empty((len(every), n), dtype=np.int64)
+    for row, out in zip(every if n else (), found, strict=False):
+        among = np.flatnonzero(row >= np.partition(row, -n)[-n])
+        out[:] = among[np.argsort(-row[among], kind="stable")[:n]]
+    return found
+
+
+def _spread(rows: NDArray[Any], active: Bools, elsewhere: float) -> NDArray[Any]:
+    """Put rows (N, ...) where their sentences and segments are, (B, K, ...)."""
+    spread = np.full((*active.shape, *rows.shape[1:]), elsewhere, dtype=rows.dtype)
+    spread[active] = rows
+    return spread
+
+
 def _log_softmax(logits: Floats) -> Floats:
-    """Return log-probabilities of rows (N, V)."""
-    from_best = logits - logits.max(axis=1, keepdims=True)
-    normed: Floats = from_best - np.log(np.exp(from_best).sum(axis=1, keepdims=True))
+    """Return log-probabilities of rows (N, V); where nothing may be chosen, nothing has one."""
+    best = np.maximum(logits.max(axis=1, keepdims=True), _LEAST)
+    from_best = logits - best
+    sums = np.exp(from_best).sum(axis=1, keepdims=True)
+    normed: Floats = from_best - np.log(sums, out=np.zeros_like(sums), where=sums > 0)
     return normed

@@ -6,10 +6,13 @@ import os
 import platform
 import shutil
 import subprocess
+import weakref
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from typing import Any
+
+from numpy.typing import NDArray
 
 from recoversat.errors import UserError
 from recoversat.files.storage import atomic_file
@@ -30,14 +33,12 @@ _FUNCTIONS: dict[str, tuple[Any, list[Any]]] = {
     "rs_pasts_copy": (_INT, [_POINTER, _POINTER]),
     "rs_products": (None, [_POINTER, _INT, _INT]),
     "rs_encode": (_INT, [_POINTER, _POINTER, _POINTER, _INT, _POINTER]),
-    "rs_rows": (
-        _INT,
-        [_POINTER] * 3 + [_INT] + [_POINTER] * 2 + [_INT, _POINTER, _INT] + [_POINTER] * 4,
-    ),
-    "rs_write": (
-        _INT,
-        [_POINTER] * 3 + [_INT, _POINTER, _INT] + [_POINTER] * 3 + [_INT] + [_POINTER] * 2,
-    ),
+    "rs_lists": (_POINTER, [_POINTER] * 5),
+    "rs_lists_free": (None, [_POINTER]),
+    "rs_pieces": (_INT, [_POINTER, _POINTER, _INT, _POINTER, _INT, _POINTER]),
+    "rs_rows": (_INT, [_POINTER] * 5 + [_INT] + [_POINTER] * 3 + [_INT] + [_POINTER] * 4),
+    "rs_begin": (_INT, [_POINTER, _POINTER, _INT, _POINTER, _POINTER, _INT, _INT, ctypes.c_int64]),
+    "rs_go_on": (_INT, [_POINTER, _INT]),
 }
 
 
@@ -100,6 +101,23 @@ def _opened(path: Path) -> Any:
         function = getattr(opened, name)
         function.restype, function.argtypes = result, arguments
     return opened
+
+
+def address_of(array: NDArray[Any] | None) -> int | None:
+    """Return where an array lies, which somebody has to keep."""
+    return None if array is None else array.ctypes.data
+
+
+def give_back(owner: object, free: Any, address: int) -> None:
+    """Free memory when nobody has its owner any more; not at exit, when threads may still be at work."""
+    weakref.finalize(owner, free, address).atexit = False
+
+
+def check(answer: int) -> int:
+    """Return what a function of the library said, unless it had no memory."""
+    if answer < 0:
+        raise MemoryError
+    return answer
 
 
 def kits() -> list[str]:

@@ -1,11 +1,13 @@
 """A model in the native library: its weights, what a thread works with, and sentences that outlive a call.
 
-S source, K segments, N rows, T steps, D model, V vocabulary.
+B sentences, S source, K segments, N rows, T steps, D model, V vocabulary.
 """
 
 import ctypes
 import weakref
 from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import accumulate, chain
 from pathlib import Path
 from threading import local
 from typing import Any
@@ -16,11 +18,37 @@ from numpy.typing import NDArray
 from recoversat.config import ModelConfig
 from recoversat.decoding.segmentwise import Decoded
 from recoversat.decoding.stepping import Floats, Ints
-from recoversat.engines.native.library import KITS, kits, library
+from recoversat.decoding.stopping import between_steps
+from recoversat.engines.native.library import KITS, address_of, check, give_back, kits, library
+from recoversat.engines.native.lists import NativeLists
 from recoversat.engines.native.weights import arrays_of
 from recoversat.engines.positions import Positions
 from recoversat.errors import UserError
-from recoversat.vocab import PAD
+
+KEPT = 1 << 27  # bytes that sentences keep which are written together, where memory is not bounded
+_CACHED = 1 << 25  # bytes of weights that a cache may hold
+_STEPS = 8  # between two looks at who may want to stop
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """A sentence that is to be written in one go."""
+
+    source: Sequence[int]
+    steps: list[int]  # (K,) the most that each segment may take
+    bias: Floats  # (V,) added to logits
+    first_bias: Floats  # (V,) the same in the first step
+    memory: "_Held | None" = None  # keys and values of its source; None: it has to be read
+
+
+@dataclass
+class Writing:
+    """A sentence that is written a few rows at a time."""
+
+    memory: "_Held"  # keys and values of its source
+    written: "_Held"
+    bias: Floats  # (V,) added to logits
+    kept: int = 0  # rows that count; what was written after them is forgotten
 
 
 class NativeModel:
@@ -33,13 +61,16 @@ class NativeModel:
         self.library, self._arrays, self._local = library(), arrays_of(folder, config), local()
         embedding = self._arrays[-3]
         self.kit, self.places, self.positions = kit, len(embedding), Positions(config.d_model)
+        # rows that go through a product together: more would evict each other, fewer would wait for weights
+        self.side_by_side = 8 if sum(array.nbytes for array in self._arrays) < _CACHED else 16
         layers = (config.encoder_layers, config.decoder_layers)
         sizes = np.array([config.d_model, config.d_hidden, config.n_heads, *layers, self.places], dtype=np.int32)
-        addresses = (ctypes.c_void_p * len(self._arrays))(*(_address(array) for array in self._arrays))
-        self.address = self.library.rs_model(_address(sizes), KITS.index(kit), ctypes.addressof(addresses))
+        addresses = (ctypes.c_void_p * len(self._arrays))(*(address_of(array) for array in self._arrays))
+        self.address = self.library.rs_model(address_of(sizes), KITS.index(kit), ctypes.addressof(addresses))
         if not self.address:
-            raise UserError(f"{folder}: the native engine takes d_model and d_hidden in 32s, heads in 16s; use int8")
-        _give_back(self, self.library.rs_model_free, self.address)
+            takes = "d_model and d_hidden in 32s up to 65,536, heads in 16s"
+            raise UserError(f"{folder}: the native engine takes {takes}; use int8")
+        give_back(self, self.library.rs_model_free, self.address)
 
     def work(self) -> int:
         """Return what this thread writes with."""
@@ -54,20 +85,20 @@ class NativeModel:
     def copied(self, pasts: "_Held") -> "_Held":
         """Return keys and values that go their own way from here."""
         copy = self.pasts()
-        _check(self.library.rs_pasts_copy(copy.address, pasts.address))
+        check(self.library.rs_pasts_copy(copy.address, pasts.address))
         return copy
 
     def encoded(self, source: Sequence[int]) -> "_Held":
         """Return keys and values of a source."""
-        memory, ids = self.pasts(), self._ids(source)
+        memory, ids = self.pasts(), self.ids(source)
         positions = self.positions.first(len(ids))
-        _check(self.library.rs_encode(self.work(), memory.address, _address(ids), len(ids), _address(positions)))
+        check(self.library.rs_encode(self.work(), memory.address, address_of(ids), len(ids), address_of(positions)))
         return memory
 
-    def _ids(self, tokens: Sequence[int] | Ints) -> NDArray[np.int32]:
-        """Return ids as the library takes them, which trusts them."""
+    def ids(self, tokens: Sequence[int] | Ints, sizes: Sequence[int] = ()) -> NDArray[np.int32]:
+        """Return ids as the library takes them, which trusts them: those of one sentence, or of several."""
         ids = np.asarray(tokens, dtype=np.int64)
-        if not len(ids) or ids.min() < 0 or ids.max() >= self.places:
+        if not len(ids) or 0 in sizes or ids.min() < 0 or ids.max() >= self.places:
             raise ValueError(f"ids from 0 to {self.places - 1} are wanted, one at least")
         return ids.astype(np.int32)
 
@@ -76,50 +107,58 @@ class NativeModel:
             raise ValueError(f"this model has {len(self._arrays[-1])} segments, not {k}")
 
     def rows(
-        self, memory: "_Held", written: "_Held", kept: int, tokens: Ints, segments: Ints, step: int, bias: Floats,
+        self, sentences: Sequence[Writing], counts: Sequence[int], tokens: Ints, segments: Ints, step: int,
         causal: bool = False, scores: bool = True, logits: bool = False,
     ) -> tuple[Ints, Floats, Floats]:  # fmt: skip
-        """Append rows (N,) after the first `kept`; return the best piece of each, its log-probability, and all logits.
+        """Append counts[b] of the rows (N,) to sentence b; return their best pieces, log-probabilities and all logits.
 
-        They stand in one step and see each other, or in steps that follow one another and see those before (`causal`).
-        What is not wanted is zeros, or empty.
+        Those of a sentence stand in one step and see each other, or in steps that follow one another and see those
+        before (`causal`). What is not wanted is zeros, or empty.
         """
         n = len(tokens)
-        ids, own = self._ids(tokens), segments.astype(np.int32)
+        ids, own = self.ids(tokens), segments.astype(np.int32)
         self._check_segments(int(segments.max()) + 1)
         positions = self.positions.first(step + (n if causal else 1))[step:]
         chosen, log_probs = np.zeros(n, dtype=np.int32), np.zeros(n, dtype=np.float32)
         all_logits: Floats = np.empty((n if logits else 0, self.places), dtype=np.float32)
+        each = [(one.memory.address, one.written.address, address_of(one.bias)) for one in sentences]
+        if len({written for _, written, _ in each}) < len(each):
+            raise ValueError("each sentence writes into keys and values of its own")
+        memories, written, biases = np.array(each, dtype=np.uint64).T.copy()
+        sizes = np.array([[one.kept for one in sentences], counts], dtype=np.int32)
         done = self.library.rs_rows(
-            self.work(), memory.address, written.address, kept, _address(ids), _address(own), n, _address(positions),
-            causal, _address(bias), _address(chosen), _address(log_probs) if scores else None,
-            _address(all_logits) if logits else None,
+            self.work(), address_of(memories), address_of(written), address_of(sizes[0]), address_of(sizes[1]),
+            len(sentences), address_of(ids), address_of(own), address_of(positions), causal, address_of(biases),
+            address_of(chosen), address_of(log_probs) if scores else None, address_of(all_logits) if logits else None,
         )  # fmt: skip
-        _check(done)
+        check(done)
+        for one, count in zip(sentences, counts, strict=True):
+            one.kept += count
         return chosen.astype(np.int64), log_probs, all_logits
 
     def write(
-        self, source: Sequence[int], memory: "_Held | None", steps: Ints, bias: Floats, pieces: Ints | None = None,
-        scores: bool = False,
-    ) -> Decoded:  # fmt: skip
-        """Write segment k in at most steps[k] steps, with these pieces or all; `bias` (V,) is added to logits."""
-        k, most = len(steps), max(1, int(steps.max()))
-        ids, lives = self._ids(source), steps.astype(np.int32)
-        self._check_segments(k)
-        listed = None if pieces is None else pieces.astype(np.int32)
-        positions = self.positions.first(max(len(source), most))
-        chosen: NDArray[np.int32] = np.empty((most, k), dtype=np.int32)
-        log_probs: Floats | None = np.empty((most, k), dtype=np.float32) if scores else None
-        taken = self.library.rs_write(
-            self.work(), memory and memory.address, _address(ids), len(ids), _address(lives), k, _address(positions),
-            _address(bias), _address(listed), 0 if listed is None else len(listed), _address(chosen),
-            _address(log_probs),
+        self, wanted: Sequence[Wanted], lists: NativeLists | None = None, scores: bool = False, kept: int = KEPT
+    ) -> list[Decoded]:
+        """Write sentences, each as it would be alone; those that are under way together keep so many bytes at most."""
+        sizes, counts = [len(one.source) for one in wanted], [len(one.steps) for one in wanted]
+        self._check_segments(max(counts))
+        ids = self.ids(list(chain.from_iterable(one.source for one in wanted)), sizes)
+        steps = np.array(list(chain.from_iterable(one.steps for one in wanted)), dtype=np.int32)
+        room = max(1, int(steps.max()))
+        positions = self.positions.first(max(room, *sizes))
+        chosen: NDArray[np.int32] = np.empty((len(steps), room), dtype=np.int32)
+        log_probs: Floats | None = np.empty((len(steps), room), dtype=np.float32) if scores else None
+        lengths, taken = np.zeros(len(steps), dtype=np.int32), np.zeros(len(wanted), dtype=np.int32)
+        tasks = _tasks(wanted, sizes, counts, (ids, steps, chosen, log_probs, lengths, taken))
+        work = self.work()
+        begun = self.library.rs_begin(
+            work, address_of(tasks), len(tasks), address_of(positions), lists and lists.address, room,
+            self.side_by_side, kept,
         )  # fmt: skip
-        _check(taken)
-        written = [[token for token in segment if token != PAD] for segment in chosen[:taken].T.tolist()]
-        found = [[] for _ in written] if log_probs is None else log_probs.T.tolist()
-        each = [values[: len(segment)] for values, segment in zip(found, written, strict=True)]
-        return Decoded(written, each, taken)
+        check(begun)
+        while check(self.library.rs_go_on(work, _STEPS)):
+            between_steps()
+        return _decoded(counts, chosen, log_probs, lengths, taken.tolist())
 
 
 class _Held:
@@ -130,21 +169,39 @@ class _Held:
         if not self.address:
             raise MemoryError
         self.model = weakref.ref(model)
-        _give_back(self, getattr(model.library, f"rs_{kind}_free"), self.address)
+        give_back(self, getattr(model.library, f"rs_{kind}_free"), self.address)
 
 
 Pasts = _Held
 
 
-def _give_back(owner: object, free: Any, address: int) -> None:
-    """Free memory when nobody has its owner any more; not at exit, when threads may still be at work."""
-    weakref.finalize(owner, free, address).atexit = False
+def _tasks(
+    wanted: Sequence[Wanted], sizes: list[int], counts: list[int], arrays: Sequence[NDArray[Any] | None]
+) -> NDArray[np.int64]:
+    """Return a line for each sentence, which native.cpp reads as a `Task`: addresses, then S and K."""
+    source, steps, chosen, log_probs, lengths, taken = (address_of(array) or 0 for array in arrays)
+    room = 0 if arrays[2] is None else arrays[2].shape[1]
+    biases = {id(bias): address_of(bias) for one in wanted for bias in (one.bias, one.first_bias)}
+    ids_before, segments_before = accumulate(sizes, initial=0), accumulate(counts, initial=0)
+    lines = []
+    for at, (one, ids, first) in enumerate(zip(wanted, ids_before, segments_before, strict=False)):
+        own = chosen + 4 * room * first, log_probs and log_probs + 4 * room * first, lengths + 4 * first, taken + 4 * at
+        memory, biased = one.memory.address if one.memory else 0, (biases[id(one.bias)], biases[id(one.first_bias)])
+        lines.append((source + 4 * ids, steps + 4 * first, *biased, memory, *own, sizes[at], counts[at]))
+    return np.array(lines, dtype=np.int64)
 
 
-def _check(answer: int) -> None:
-    if answer < 0:
-        raise MemoryError
-
-
-def _address(array: NDArray[Any] | None) -> int | None:
-    return None if array is None else array.ctypes.data
+def _decoded(
+    counts: list[int], chosen: NDArray[np.int32], log_probs: Floats | None, lengths: NDArray[np.int32], taken: list[int]
+) -> list[Decoded]:
+    """Give each sentence its segments, which lie one after the other."""
+    longest, ends = int(lengths.max()), lengths.tolist()
+    written = [row[:n] for row, n in zip(chosen[:, :longest].tolist(), ends, strict=True)]
+    found: list[list[float]] = [[] for _ in written]
+    if log_probs is not None:
+        found = [row[:n] for row, n in zip(log_probs[:, :longest].tolist(), ends, strict=True)]
+    firsts = accumulate(counts, initial=0)
+    return [
+        Decoded(written[first : first + k], found[first : first + k], steps)
+        for first, k, steps in zip(firsts, counts, taken, strict=False)
+    ]

@@ -5,23 +5,26 @@ import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 from recoversat.config import ModelConfig
 from recoversat.decoding.segmentwise import Decoded
+from recoversat.decoding.stepping import Floats, Ints
+from recoversat.decoding.stopping import StoppedError, stoppable
 from recoversat.engines.engine import Options, StepEngine
 from recoversat.engines.loading import EngineOptions, load_engine
 from recoversat.engines.native import library
-from recoversat.engines.native.engine import NativeEngine
+from recoversat.engines.native.engine import NativeEngine, _likeliest
 from recoversat.engines.onnx.engine import OnnxEngine
 from recoversat.engines.vocabulary import TABLE, Shortlist
 from recoversat.errors import UserError
 from recoversat.export.onnx import export_model
 from recoversat.inference.exact import decode_exactly
 from recoversat.measuring.speed.untrained import made_up_ranges
-from recoversat.vocab import BOS, DEL, EOS, N_SPECIAL, NEVER_EMITTED
+from recoversat.vocab import BOS, DEL, EOS, N_SPECIAL, NEVER_EMITTED, PAD
 from tests.parity.test_onnx import lively_model, sources_of
 from tests.processors import needs_compiler
 
@@ -45,9 +48,23 @@ def built() -> bool:
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    weights = {name: value.numpy() for name, value in lively_model(CONFIG, seed=1).state_dict().items()}
+    weights = talkative_weights()
     [made] = export_model(weights, CONFIG, tmp_path_factory.mktemp("onnx"), ("int8",), made_up_ranges(weights))
     return made
+
+
+def talkative_weights() -> dict[str, Floats]:
+    """Return weights of a model whose sentences differ, and end one after the other."""
+    rng = np.random.default_rng(1)
+    weights = {name: value.numpy() for name, value in lively_model(CONFIG, seed=1).state_dict().items()}
+    for name, value in weights.items():
+        middle = 1.0 if name.endswith("norm.weight") else 0.0
+        spread = 5 / value.shape[-1] ** 0.5 if value.ndim > 1 else 0.2
+        weights[name] = rng.normal(middle, 0.1 if name == "embedding.weight" else spread, value.shape).astype(
+            np.float32
+        )
+    weights["embedding.weight"][[EOS, DEL]] *= 3
+    return weights
 
 
 @pytest.fixture(scope="module")
@@ -100,9 +117,178 @@ def test_neither_neighbours_nor_threads_nor_memory_change_a_word(engine: NativeE
     same(decode(engine, 5, replace(ALL, top_tokens=1)), together)
 
 
+MIXED = sources_of([9, 1, 30, 64, 3, 17, 2, 150, 8, 1, 40, 25, 7, 5, 33, 12])
+MIXED_K = np.array([1, 8, 2, 5, 1, 3, 8, 4, 2, 1, 1, 5, 8, 7, 1, 6])
+
+
+def alone(engine: NativeEngine, options: Options, counts: Ints = MIXED_K) -> list[Decoded]:
+    """Write the sentences one by one."""
+    return [engine.decode([source], counts[[at]], options.of([at]))[0] for at, source in enumerate(MIXED)]
+
+
+@pytest.mark.parametrize("scores", [True, False])
+@pytest.mark.parametrize("side_by_side", [1, 2, 8, 1000])
+def test_a_batch_is_what_its_sentences_are_alone(
+    engine: NativeEngine, folder: Path, side_by_side: int, scores: bool
+) -> None:
+    options = replace(ALL, scores=scores)
+    wanted = alone(engine, options)
+    assert len({one.steps for one in wanted}) > 4  # they end one after the other
+    for kit in library.kits():
+        own = NativeEngine(folder, CONFIG, kit=kit)
+        own._model.side_by_side = side_by_side
+        assert own.decode(MIXED, MIXED_K, options) == wanted  # to the bit
+        backwards = own.decode(MIXED[::-1], MIXED_K[::-1], options)
+        assert backwards[::-1] == wanted
+
+
+def test_sentences_side_by_side_may_be_remembered_or_not(engine: NativeEngine) -> None:
+    remembered = engine.encode(MIXED)
+    mixed = [other if at % 3 else one for at, (one, other) in enumerate(zip(MIXED, remembered, strict=True))]
+    assert engine.decode(mixed, MIXED_K, ALL) == alone(engine, ALL)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        replace(ALL, top_tokens=2),
+        replace(ALL, forced=[{(0, 1): 40} if at % 3 == 0 else {} for at in range(len(MIXED))]),
+        replace(ALL, limits=np.arange(len(MIXED))),
+        replace(ALL, together=True),
+        replace(ALL, lives=np.array([3, 1, 2, 6, 1, 1, 4, 2])),
+    ],
+)
+def test_what_is_looked_into_is_the_same_in_a_batch(engine: NativeEngine, folder: Path, options: Options) -> None:
+    wanted = alone(engine, options)
+    assert engine.decode(MIXED, MIXED_K, options) == wanted
+    assert NativeEngine(folder, CONFIG, threads=3).decode(MIXED, MIXED_K, options) == wanted
+
+
+@pytest.mark.parametrize("beam", [1, 4, 50])
+def test_beams_are_the_same_in_a_batch(engine: NativeEngine, folder: Path, beam: int) -> None:
+    wanted = [engine.search([source], beam, ALL)[0] for source in MIXED]
+    assert engine.search(MIXED, beam, ALL) == wanted
+    assert NativeEngine(folder, CONFIG, max_memory=1).search(MIXED, beam, ALL) == wanted
+
+
+def test_only_the_first_step_begins(engine: NativeEngine) -> None:
+    begins = np.zeros(CONFIG.vocab_size, dtype=np.bool_)
+    begins[50:60] = True
+    options = replace(ALL, begins=begins)
+    written = engine.decode(MIXED, MIXED_K, options)
+    assert written == alone(engine, options)
+    same(written, engine.decode(MIXED, MIXED_K, replace(options, top_tokens=1)))  # step by step
+    later = {token for one in written for segment in one.segments for token in segment[1:]}
+    assert len(later - set(range(50, 60))) > 10
+    plain = engine.decode(MIXED, MIXED_K, ALL)
+    for one, other, k in zip(written, plain, MIXED_K, strict=True):
+        assert k > 1 or one == other  # one segment begins as it likes
+    begins[:] = False
+    nothing = engine.decode(MIXED, MIXED_K, options)
+    for one, k in zip(nothing, MIXED_K, strict=True):  # who may choose nothing ends
+        assert k == 1 or (one.segments, one.log_probs, one.steps) == ([[EOS]] * k, [[-np.inf]] * k, 1)
+    stepwise = engine.decode(MIXED, MIXED_K, replace(options, top_tokens=2))
+    same(nothing, stepwise)
+    assert not any(np.isnan(value) for one in stepwise for tops in one.top_tokens for top in tops for _, value in top)
+
+
+def under_way(engine: NativeEngine, monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Note how many sentences are under way after every call of the library."""
+    found: list[int] = []
+    real = engine._model.library
+
+    class Watched:
+        def __getattr__(self, name: str) -> Any:
+            return getattr(real, name)
+
+        def rs_go_on(self, *given: int) -> int:
+            found.append(real.rs_go_on(given[0], 1))
+            return found[-1]
+
+    monkeypatch.setattr(engine._model, "library", Watched())
+    return found
+
+
+def test_sentences_take_the_places_of_those_that_have_ended(
+    engine: NativeEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = under_way(engine, monkeypatch)
+    ones = np.ones(len(MIXED), dtype=np.int64)
+    written = engine.decode(MIXED, ones, ALL)
+    assert max(found) >= engine._model.side_by_side
+    assert len(found) < sum(one.steps for one in written) / 2  # several in a step
+    longest = max(one.steps for one in written)
+    assert len(found) < longest * len(MIXED) / engine._model.side_by_side  # nobody waits for the longest of a few
+
+
+def test_no_more_sentences_are_under_way_than_memory_is_there_for(
+    engine: NativeEngine, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wanted, counts = alone(engine, ALL), []
+    row = 3 * 2 * CONFIG.d_model * 4 * 3 // 2  # bytes: layers, keys and values, and what growing may add
+    largest = max(
+        (-(-len(source) // 8) * 8 + -(-int(k) * most // 8) * 8) * row
+        for source, k, most in zip(MIXED, MIXED_K, ALL.most_steps(MIXED, MIXED_K), strict=True)
+    )
+    for memory in (1, 2 * largest, 8 * largest, None):
+        bounded = NativeEngine(folder, CONFIG, max_memory=memory)
+        found = under_way(bounded, monkeypatch)
+        assert bounded.decode(MIXED, MIXED_K, ALL) == wanted
+        counts.append(max(found))
+        two = NativeEngine(folder, CONFIG, max_memory=memory, threads=2)
+        assert two.decode(MIXED, MIXED_K, ALL) == wanted
+    assert counts[0] == 1
+    assert counts == sorted(counts)
+    assert counts[1] < counts[-1]
+    same_size, k = [MIXED[3]] * 9, np.full(9, 5)
+    own = (64 + -(-5 * int(ALL.most_steps(same_size[:1], k[:1])[0]) // 8) * 8) * row
+    for fit in (1, 2, 3):
+        bounded = NativeEngine(folder, CONFIG, max_memory=2 * fit * own)
+        bounded._model.side_by_side = 1000
+        found = under_way(bounded, monkeypatch)
+        bounded.decode(same_size, k, ALL)
+        assert max(found) == fit
+
+
+def test_a_batch_can_be_stopped_between_two_steps(engine: NativeEngine) -> None:
+    calls = 0
+
+    def stop_at_third() -> None:
+        nonlocal calls
+        calls += 1
+        if calls == 3:
+            raise StoppedError
+
+    with pytest.raises(StoppedError), stoppable(stop_at_third):
+        engine.decode(MIXED, np.ones(len(MIXED), dtype=np.int64), ALL)
+    assert engine.decode(MIXED, MIXED_K, ALL) == alone(engine, ALL)  # nothing is left of it
+
+
+def test_the_likeliest_are_those_of_a_stable_sort() -> None:
+    rows = np.random.default_rng(3).integers(0, 6, (20, 40)).astype(np.float32)
+    rows[3], rows[4, 5:] = -np.inf, -np.inf
+    for n in (0, 1, 2, 7, 40):
+        assert (_likeliest(rows, n) == np.argsort(-rows, axis=1, kind="stable")[:, :n]).all()
+
+
 def test_all_kits_write_the_same(engine: NativeEngine, folder: Path) -> None:
     for kit in library.kits():
         same(decode(NativeEngine(folder, CONFIG, kit=kit), 5), decode(engine, 5))
+
+
+@pytest.mark.usefixtures("built")
+def test_of_equals_the_first_is_chosen(tmp_path: Path) -> None:
+    weights = talkative_weights()
+    pieces = weights["embedding.weight"]
+    pieces[101:200:2], firsts = pieces[100:200:2], set(range(100, 200, 2))
+    pieces[200:300] = pieces[100:200]
+    [made] = export_model(weights, CONFIG, tmp_path, ("int8",), made_up_ranges(weights))
+    for kit in library.kits():
+        own = NativeEngine(made, CONFIG, kit=kit)
+        for options in (ALL, replace(ALL, scores=False), replace(ALL, top_tokens=1)):
+            used = {token for one in decode(own, 5, options) for segment in one.segments for token in segment}
+            assert used & firsts
+            assert not used & (set(range(100, 300)) - firsts)
 
 
 def test_verified_drafts_are_the_words_of_one_segment(engine: NativeEngine) -> None:
@@ -172,28 +358,68 @@ def test_what_is_forced_is_written(engine: NativeEngine) -> None:
     assert first == -np.inf  # one segment has nothing to delete
 
 
-@pytest.mark.usefixtures("built")
-def test_a_list_is_all_there_is(folder: Path, tmp_path: Path) -> None:
-    (tmp_path / "onnx").mkdir()
-    (tmp_path / "onnx" / "int8").symlink_to(folder)
+@pytest.fixture(scope="module")
+def listed(built: bool, folder: Path, tmp_path_factory: pytest.TempPathFactory) -> NativeEngine:
+    """Return an engine with lists: the pieces below 60, 70 and the source's own."""
+    made = tmp_path_factory.mktemp("listed") / "onnx"
+    made.mkdir()
+    (made / "int8").symlink_to(folder)
     common = np.zeros((1, CONFIG.vocab_size), dtype=np.bool_)
     common[0, [EOS, DEL, *range(N_SPECIAL, 60)]] = True
-    Shortlist(np.full((CONFIG.vocab_size, 1), 70), np.array([], dtype=np.int64), common).save(tmp_path / "onnx" / TABLE)
-    listed = NativeEngine(tmp_path / "onnx" / "int8", CONFIG)
-    unverified = replace(ALL, verified=False)
-    found = decode(listed, 4, unverified)
+    Shortlist(np.full((CONFIG.vocab_size, 1), 70), np.array([], dtype=np.int64), common).save(made / TABLE)
+    return NativeEngine(made / "int8", CONFIG)
+
+
+UNVERIFIED = replace(ALL, verified=False)
+
+
+def test_a_list_is_all_there_is(listed: NativeEngine, engine: NativeEngine) -> None:
+    found = decode(listed, 4, UNVERIFIED)
     for source, one in zip(SOURCES, found, strict=True):
-        assert {token for segment in one.segments for token in segment} <= {
-            EOS,
-            DEL,
-            *range(N_SPECIAL, 60),
-            70,
-            *source,
-        }
-    same(found, decode(listed, 4, replace(unverified, top_tokens=1)))
-    plain = NativeEngine(folder, CONFIG)
-    same(decode(listed, 4), decode(plain, 4))
-    assert [one.segments for one in found] != [one.segments for one in decode(plain, 4)]
+        mine = {EOS, DEL, *range(N_SPECIAL, 60), 70, *source}
+        assert {token for segment in one.segments for token in segment} <= mine
+    same(found, decode(listed, 4, replace(UNVERIFIED, top_tokens=1)))
+    same(decode(listed, 4), decode(engine, 4))
+    assert [one.segments for one in found] != [one.segments for one in decode(engine, 4)]
+    forced = [{(0, 0): 200} for _ in SOURCES]
+    for one in decode(listed, 4, replace(UNVERIFIED, forced=forced)):
+        assert one.segments[0][0] == 200
+
+
+@pytest.mark.parametrize("side_by_side", [1, 8, 1000])
+def test_each_sentence_of_a_batch_has_its_own_list(listed: NativeEngine, side_by_side: int) -> None:
+    wanted = alone(listed, UNVERIFIED)
+    usual, listed._model.side_by_side = listed._model.side_by_side, side_by_side
+    try:
+        assert listed.decode(MIXED, MIXED_K, UNVERIFIED) == wanted
+    finally:
+        listed._model.side_by_side = usual
+    same(listed.decode(MIXED, MIXED_K, replace(UNVERIFIED, top_tokens=1)), wanted)
+    begins = np.zeros(CONFIG.vocab_size, dtype=np.bool_)
+    begins[[50, 51, 200]] = True
+    options = replace(UNVERIFIED, begins=begins)
+    written = listed.decode(MIXED, MIXED_K, options)
+    assert written == alone(listed, options)
+    same(written, listed.decode(MIXED, MIXED_K, replace(options, top_tokens=1)))
+    begins[:] = False
+    for one, k in zip(listed.decode(MIXED, MIXED_K, options), MIXED_K, strict=True):
+        assert k == 1 or (one.segments, one.steps) == ([[EOS]] * k, 1)
+
+
+def test_who_has_no_list_or_one_too_long_chooses_from_all(folder: Path, tmp_path: Path, engine: NativeEngine) -> None:
+    (tmp_path / "onnx").mkdir()
+    (tmp_path / "onnx" / "int8").symlink_to(folder)
+    never = np.full((CONFIG.vocab_size, 1), BOS)
+    for common in (0, 1):  # nothing but the source, or everything
+        all_or_none = np.full((1, CONFIG.vocab_size), bool(common))
+        Shortlist(never, np.array([], dtype=np.int64), all_or_none).save(tmp_path / "onnx" / TABLE)
+        own = NativeEngine(tmp_path / "onnx" / "int8", CONFIG)
+        specials = [[BOS], [BOS, PAD]]  # which can become nothing
+        sources, counts = [*specials, *MIXED], np.array([2, 1, *MIXED_K])
+        written = own.decode(sources, counts, UNVERIFIED)
+        whole = engine.decode(sources, counts, UNVERIFIED)
+        assert written[:2] == whole[:2]
+        assert (written == whole) is bool(common)
 
 
 def test_segments_live_as_long_as_they_are_told(engine: NativeEngine) -> None:
@@ -270,6 +496,9 @@ def test_sizes_it_has_no_kernels_for_are_refused(tmp_path: Path) -> None:
     [made] = export_model(weights, ODD, tmp_path, ("int8",), made_up_ranges(weights))
     with pytest.raises(UserError, match="d_model and d_hidden in 32s"):
         NativeEngine(made, ODD)
+    too_deep = np.array([32, (1 << 16) + 32, 2, 1, 1, 128], dtype=np.int32)  # sums would not fit into 32 bits
+    number = library.KITS.index(library.kits()[0])
+    assert not library.library().rs_model(library.address_of(too_deep), number, None)
 
 
 def test_little_memory_means_that_less_is_done_at_once(
@@ -285,10 +514,13 @@ def test_little_memory_means_that_less_is_done_at_once(
     wanted, rows = engine.score(pairs), []
     run = bounded._model.rows
     monkeypatch.setattr(
-        bounded._model, "rows", lambda *given, **more: rows.append(len(given[3])) or run(*given, **more)
+        bounded._model, "rows", lambda *given, **more: rows.append(len(given[2])) or run(*given, **more)
     )
     same(bounded.score(pairs), wanted)
     assert max(rows) == 10  # the first in one pass, the others row by row
+    rows.clear()
+    same(decode(bounded, 5, replace(ALL, top_tokens=1)), decode(engine, 5))
+    assert max(rows) == 5  # sentence by sentence
     assert bounded.deletions(pairs[:1]) == engine.deletions(pairs[:1])
     with pytest.raises(UserError, match="max_memory is too small to read a draft in one pass"):
         bounded.deletions(pairs)
