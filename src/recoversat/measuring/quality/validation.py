@@ -20,9 +20,7 @@ def bleu_validator(corpus: Corpus, config: Config, batch_size: int = 128) -> Cal
         from recoversat.engines.loading import engine_for
 
         engine = engine_for(model, next(model.parameters()).device)
-        translator = Translator.of(engine, corpus.tokenizer, config)
-        translator.set_decoding(usual="fast")  # the segments themselves are what is trained
-        written = translate_valid(translator, corpus.valid_src, batch_size)
+        written = translate_valid(Translator.of(engine, corpus.tokenizer, config), corpus.valid_src, batch_size)
         return corpus_bleu(written, corpus.valid_references).value
 
     return validate
@@ -31,10 +29,15 @@ def bleu_validator(corpus: Corpus, config: Config, batch_size: int = 128) -> Cal
 def translate_valid(
     translator: Translator, sources: Sequence[str], batch_size: int, segments: int | None = None
 ) -> list[str]:
-    """Translate validation text, each line into the language that its tag names."""
-    data = translator.config.data
+    """Translate validation text, each line into the language that its tag names.
+
+    Whatever is usual for the model: its segments themselves are what is trained, and what a precision may spoil.
+    """
+    data, quality = translator.config.data, None if segments else "fast"
     translations = translate_directed(
         directed(sources, data, data.tgt_lang),
-        lambda into, texts: translator.into(into).translate(texts, segments=segments, batch_size=batch_size),
+        lambda into, texts: translator.into(into).translate(
+            texts, segments=segments, batch_size=batch_size, quality=quality
+        ),
     )
     return [one.text for one in translations]

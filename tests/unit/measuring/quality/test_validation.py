@@ -1,27 +1,12 @@
-"""Validation while a model is trained."""
+"""Validation while a model is trained, and when it is exported."""
 
-from types import SimpleNamespace
+import pytest
 
-import torch
-
-from recoversat.config import parse_config
-from recoversat.engines import loading
-from recoversat.measuring.quality import validation
+from recoversat.measuring.quality.validation import translate_valid
+from tests.unit.inference.by_count import writes
 
 
-def test_segments_are_validated_whatever_is_usual_for_the_model(scripted, tokenizer, monkeypatch) -> None:
-    plain = scripted({"a": ["a EOS"], "b": ["b EOS"]})
-    config = parse_config(plain.config.model_dump() | {"decode": {"usual": "exact"}})
-    corpus = SimpleNamespace(valid_src=["a", "b"], valid_references=["a", "b"], config=config.data, tokenizer=tokenizer)
-    asked = []
-
-    def watch(translator, sources, batch_size):
-        asked.append(translator.config.decode.usual)
-        return sources
-
-    monkeypatch.setattr(loading, "engine_for", lambda model, device: plain.engine)
-    monkeypatch.setattr(validation, "translate_valid", watch)
-    validate = validation.bleu_validator(corpus, config)  # type: ignore[arg-type]
-    assert validate
-    validate(torch.nn.Linear(1, 1))  # type: ignore[arg-type]
-    assert asked == ["fast"]
+@pytest.mark.parametrize(("segments", "written"), [(None, "7 7"), (1, "7 8"), (2, "7 7")])
+def test_segments_are_validated_whatever_is_usual_for_the_model(segments: int | None, written: str) -> None:
+    scripts = {("no 7 8", 1): ["7 8 EOS"], ("no 7 8", 2): ["7 EOS", "7 EOS"]}
+    assert translate_valid(writes(scripts, usual="exact"), ["no 7 8"], 1, segments) == [written]
