@@ -2,6 +2,7 @@
 
     python recipes/builtin/card.py scores REPORT/en-de REPORT/de-en      what `recoversat evaluate` measured
     python recipes/builtin/card.py list first.tsv [--wrong FILE]         a list of sentences, translated both ways
+    python recipes/builtin/card.py check en de < sources                 what came out empty, in loops or not translated
 
 With --wrong, a file of numbers such as "en-de 7", one a line and each with what is wrong if one likes, those sentences
 are marked, and the others counted as right: a reader decides.
@@ -9,10 +10,13 @@ are marked, and the others counted as right: a reader decides.
 
 import argparse
 import json
+import re
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 from recoversat import Translator
+from recoversat.inference.repairs.cut_loops import most_repeats
 
 
 def scores(reports: list[Path]) -> Iterator[str]:
@@ -48,6 +52,39 @@ def judged(path: Path, model: str | None, wrong: Path | None) -> Iterator[str]:
             yield f"| {number} | {one.source} | {one.text} | {'wrong' if (way, str(number)) in bad else ''} |"
 
 
+def fault(source: str, translation: str) -> str | None:
+    """Name what a glance sees to be wrong.
+
+    >>> fault("Where is the old house?", "Wo ist the old house?"), fault("I see.", ""), fault("Hi Anna", "Hallo Anna")
+    ('half translated', 'empty', None)
+    >>> fault("It rains.", "Es regnet regnet regnet regnet.")
+    'loop'
+    """
+    said, words = (re.findall(r"[^\W\d_]+", text) for text in (source, translation))
+    if said and not translation.strip():
+        return "empty"
+    if most_repeats([hash(word) for word in words]) > max(3, most_repeats([hash(word) for word in said])):
+        return "loop"
+    if len(said) > 7 and len(words) < 0.35 * len(said):
+        return "half lost"
+    small = [word for word in said if word.islower() and len(word) > 2]  # names stay as they are
+    kept = sum(word in words for word in small)
+    return "half translated" if len(small) > 1 and kept > 0.5 * len(small) else None
+
+
+def checked(source: str, target: str, model: str | None) -> Iterator[str]:
+    """Print what of the lines of standard input came out wrong at a glance, and how many there are."""
+    texts = sys.stdin.read().splitlines()
+    found = Translator(model, source=source, target=target, intra_threads=1).translate(texts)
+    bad = [(fault(one.source, one.text), one) for one in found]
+    for name, one in bad:
+        if name:
+            yield f"{name}: {one.source} -> {one.text}"
+    names = [name for name, _ in bad if name]
+    told = ", ".join(f"{names.count(name)} {name}" for name in dict.fromkeys(names)) or "nothing to see"
+    yield f"{source}-{target}: {len(texts):,} lines: {told}"
+
+
 def main() -> None:
     """Print a table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -57,8 +94,17 @@ def main() -> None:
     of_list.add_argument("path", type=Path)
     of_list.add_argument("--model")
     of_list.add_argument("--wrong", type=Path)
+    of_check = commands.add_parser("check")
+    of_check.add_argument("source")
+    of_check.add_argument("target")
+    of_check.add_argument("--model")
     args = parser.parse_args()
-    rows = scores(args.reports) if args.command == "scores" else judged(args.path, args.model, args.wrong)
+    if args.command == "scores":
+        rows = scores(args.reports)
+    elif args.command == "list":
+        rows = judged(args.path, args.model, args.wrong)
+    else:
+        rows = checked(args.source, args.target, args.model)
     print("\n".join(rows))
 
 

@@ -203,7 +203,7 @@ def made(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("made")
-@pytest.mark.parametrize("name", ["clean", "join", "pairs", "phrases", "roughen", "sources"])
+@pytest.mark.parametrize("name", ["card", "clean", "join", "pairs", "phrases", "roughen", "sources"])
 def test_examples_of_the_recipe_are_true(name: str) -> None:
     results = doctest.testmod(importlib.import_module(name))
     assert results.attempted
