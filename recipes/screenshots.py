@@ -15,10 +15,10 @@ from urllib.parse import quote
 from playwright.sync_api import sync_playwright
 
 PORT = 5973
-TEXT = "Der Lehrer bat die Kinder, ihre Bücher zu öffnen und die erste Seite zu lesen."
+TEXT = "Es ist schwierig, gut Französisch zu sprechen."
 VIEWS = {
     "light": (1180, 900, "light", ""),
-    "dark": (1180, 900, "dark", "&force=0.4.0.%E2%96%81to"),
+    "dark": (1180, 900, "dark", "&force=0.2.0.%E2%96%81hard"),
     "phone": (390, 800, "light", ""),
 }
 
@@ -50,7 +50,7 @@ def main() -> None:
                 page = browser.new_page(
                     viewport={"width": width, "height": height}, color_scheme=scheme, reduced_motion="reduce"
                 )
-                page.goto(f"{address}/#from=de&to=en&k=12&q={quote(TEXT)}{forced}")
+                page.goto(f"{address}/#from=de&to=en&k=8&q={quote(TEXT)}{forced}")
                 page.wait_for_timeout(3000)
                 for _ in range(3):  # the times shown are those of a server that is warm, and of no page being drawn
                     if forced:  # a click would begin anew, without it

@@ -21,6 +21,7 @@ from recoversat.translator import Translator
 from tests.processors import needs_compiler
 from tests.system.conftest import Run
 
+DATA = Path(__file__).parents[1] / "data"
 ENGLISH = [
     "The weather is very nice today.",
     "Could you tell me where the station is?",
@@ -103,14 +104,14 @@ SHOWN = {
         ),
     },
     "en": {
-        "Wir leben seit zehn Jahren in dieser Stadt.": "We have been living in this city for ten years.",
+        "Wir leben seit zehn Jahren in dieser Stadt.": "We have been living in this town for ten years.",
         "Sie hat letzte Woche ein neues Auto gekauft.": "She bought a new car last week.",
     },
 }
 ON_THE_PAGE = {  # with any K that the slider offers
     "de": (
-        "The house is old, but the garden is very beautiful, and there are many flowers in it.",
-        "Das Haus ist alt, aber der Garten ist sehr schön, und es gibt viele Blumen darin.",
+        "The house is old, but the garden is large and there are many trees and flowers.",
+        "Das Haus ist alt, aber der Garten ist groß und es gibt viele Bäume und Blumen.",
     ),
     "en": (
         "Der Lehrer bat die Kinder, ihre Bücher zu öffnen und die erste Seite zu lesen.",
@@ -138,9 +139,9 @@ def test_those_are_the_examples_people_see_first() -> None:
 
 
 def test_a_word_alone_is_translated() -> None:
-    words = {"de": ["is", "it", "to", "on", "all"], "en": ["sich", "auf", "nur"]}
+    words = {"de": ["is", "it", "to", "on", "all"], "en": ["und", "auf", "nur"]}
     written = {to: [t.text for t in Translator(target=to, intra_threads=1).translate(words[to])] for to in words}
-    assert written == {"de": ["ist", "es", "zu", "auf", "alle"], "en": ["himself", "on", "only"]}
+    assert written == {"de": ["ist", "es", "zu", "an", "alles"], "en": ["and", "on", "only"]}
 
 
 def test_what_nobody_sees_changes_nothing(translator: Translator) -> None:
@@ -161,10 +162,12 @@ def test_neighbours_in_a_batch_do_not_matter(translator: Translator) -> None:
 
 def test_exact_is_what_one_segment_writes(translator: Translator) -> None:
     texts = [*ENGLISH, *GERMAN, *ODD]
-    drafted = [translator.translate([text], quality="exact")[0] for text in texts]
+    drafted = [translator.translate([text], quality="exact", segments="auto")[0] for text in texts]
     expected = translator.translate(texts, segments=1)
     assert [(one.text, one.ids) for one in drafted] == [(one.text, one.ids) for one in expected]
     assert sum(one.steps for one in drafted) < sum(one.steps for one in expected)
+    usual = [translator.translate([text])[0] for text in texts]  # no draft where it would take longer
+    assert [(one.text, one.steps) for one in usual] == [(one.text, one.steps) for one in expected]
 
 
 @pytest.mark.parametrize("asked", [{"quality": "balanced"}, {"quality": "best"}, {"best_of": 3}])
@@ -174,9 +177,11 @@ def test_the_likelier_is_written_in_batches_as_alone(translator: Translator, ask
     alone = [translator.translate([text], **asked)[0] for text in texts]
     assert [one.text for one in together] == [one.text for one in alone]
     if "best_of" in asked:
-        plain = translator.translate(texts, confidence=True)
-        chosen, found = (np.array([one.confidence or 0 for one in each]) for each in (together, plain))
-        assert (chosen > found - 0.02).all()  # what is repaired is not chosen by likelihood alone
+        lines = (DATA / f"tatoeba.{translator.source}").read_text(encoding="utf-8").splitlines()
+        long = sorted(lines, key=len)[-20:]
+        plain, several = (translator.translate(long, confidence=True, **way) for way in ({"segments": "auto"}, asked))
+        chosen, found = (np.array([one.confidence or 0 for one in each]) for each in (several, plain))
+        assert (chosen > found - 0.2).all()  # the curve of confidence looks at the worst token too
         assert chosen.sum() > found.sum()
 
 
@@ -194,7 +199,7 @@ AS_PEOPLE_WRITE = {
 }
 
 
-@pytest.mark.parametrize("segments", ["auto", "1", "10"])
+@pytest.mark.parametrize("segments", ["auto", "1", "4"])
 def test_text_as_people_write_it_in_every_mode(tmp_path: Path, segments: str) -> None:
     asked = ["translate", str(tmp_path / "in"), "--to", "de", "--threads", "1", "--segments", segments]
 
@@ -210,7 +215,7 @@ def test_text_as_people_write_it_in_every_mode(tmp_path: Path, segments: str) ->
         kept = [expected in text for text, expected in zip(found, AS_PEOPLE_WRITE.values(), strict=True)]
         assert all(kept), list(zip(found, kept, strict=True))
     raw = written(lines, "--no-repairs")
-    assert sum(expected not in text for text, expected in zip(raw, AS_PEOPLE_WRITE.values(), strict=True)) > 4
+    assert sum(expected not in text for text, expected in zip(raw, AS_PEOPLE_WRITE.values(), strict=True)) > 2
 
 
 def test_the_command_line_has_the_dial(tmp_path: Path) -> None:
@@ -334,7 +339,7 @@ def test_images_icons_and_comments_do_not_cut_a_sentence(recoversat: Run) -> Non
     done = recoversat("translate", "--to", "de", "--format", "html", stdin=page)
     door, market, brother = done.stdout.splitlines()
     assert door == '<p>Klicken Sie auf <img src="x">, um die <b>Tür</b> zu öffnen.</p>'
-    assert market == "<p>Wir gingen zum Markt <!-- note --> und kauften zwei rote Äpfel.</p>"
+    assert market == "<p>Wir gingen auf den Markt <!-- note --> und haben zwei rote Äpfel gekauft.</p>"
     assert '<a href="u"><i class="icon"></i></a>' in brother
     assert brother.endswith("gesehen.</p>")
 
@@ -342,7 +347,7 @@ def test_images_icons_and_comments_do_not_cut_a_sentence(recoversat: Run) -> Non
 def test_icons_and_other_spaces_change_no_word(recoversat: Run) -> None:
     page = '<a><i class="f"></i>Read more</a><p>Read more <img src="x"></p><p>Our&nbsp;house is&nbsp;new&#8203;.</p>'
     done = recoversat("translate", "--to", "de", "--format", "html", stdin=page)
-    wanted = '<a><i class="f"></i>Mehr lesen</a><p>Mehr lesen <img src="x"></p><p>Unser Haus ist neu.</p>'
+    wanted = '<a><i class="f"></i>Lesen Sie mehr</a><p>Lesen Sie mehr <img src="x"></p><p>Unser Haus ist neu.</p>'
     assert done.stdout.strip() == wanted
 
 
@@ -401,10 +406,10 @@ def test_all_built_in_models_together_stay_small() -> None:
 
 
 def test_without_repairs_the_built_in_model_repeats_itself(recoversat: Run) -> None:
-    ask = ["translate", "--from", "en", "--to", "de"]
-    text = "Tom wants to go to college.\n"
+    ask = ["translate", "--from", "en", "--to", "de", "--quality", "fast"]
+    text = "Don't ever do that again.\n"
     repaired, raw = (recoversat(*ask, *options, stdin=text).stdout for options in ([], ["--no-repairs"]))
-    assert (repaired, raw) == ("Tom will studieren.\n", "Tom will studieren studieren.\n")
+    assert (repaired, raw) == ("Mach das nie wieder.\n", "Mach das nie nie wieder.\n")
     refused = recoversat(*ask, "--format", "word", stdin=text, expect=2)
     known = "lines, text, html, srt, vtt, docx, odt, tmx, po, md"
     assert refused.stderr == f"error: --format word: there are {known}\n"

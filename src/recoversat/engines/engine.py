@@ -61,6 +61,8 @@ class Options:
 class Engine(ABC):
     """A loaded model."""
 
+    drafts_pay = True  # the words of K = 1 come sooner from a draft that is verified than token by token
+
     @property
     @abstractmethod
     def max_segments(self) -> int:

@@ -78,6 +78,21 @@ def test_what_is_tolerated_need_not_be_in_a_list(translator, monkeypatch: pytest
     assert asked == [tolerance == 0]
 
 
+@pytest.mark.parametrize(("asked", "drafts"), [({}, 0), ({"segments": "auto"}, 1), ({"segments": 4}, 1)])
+def test_where_a_draft_does_not_pay_it_is_made_only_for_a_k_that_is_named(
+    translator, verified, monkeypatch: pytest.MonkeyPatch, asked: dict[str, object], drafts: int
+) -> None:
+    text = "w1 w2 w3 w4 w5 w6"
+    (expected,) = translator.translate([text], segments=1)
+    monkeypatch.setattr(type(translator.engine), "drafts_pay", False)
+    (found,) = translator.translate([text], quality="exact", **asked)
+    assert (found.text, len(verified)) == (expected.text, drafts)
+    translator = translator.into("de")
+    translator.set_decoding(exact=True, tolerance=0.2)  # that is no way to K = 1's words
+    translator.translate([text])
+    assert len(verified) == drafts + 1
+
+
 def test_a_k_that_is_named_drafts(translator, verified, monkeypatch: pytest.MonkeyPatch) -> None:
     drafted = []
     decode = type(translator.engine).decode

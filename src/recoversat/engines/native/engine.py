@@ -46,6 +46,8 @@ class NativeEngine(StepEngine):
     pass.
     """
 
+    drafts_pay = False  # all tokens of a sentence are one call; a draft and its passes are several
+
     def __init__(
         self, folder: Path, config: ModelConfig, threads: int = 1, max_memory: int | None = None,
         kit: str | None = None,

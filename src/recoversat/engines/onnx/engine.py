@@ -54,6 +54,8 @@ class OnnxEngine(StepEngine):
     may move a score in its last digits.
     """
 
+    drafts_pay = False  # a sentence is one run of a graph; a draft and its passes are several
+
     def __init__(self, folder: Path, config: ModelConfig, threads: int = 1, max_memory: int | None = None) -> None:
         self._config, self._max_memory = config, max_memory
         self._precision, self._threads = folder.name, threads

@@ -9,7 +9,7 @@ import { marked, readGlossary } from "./words.js";
 
 const find = (id) => document.getElementById(id);
 const SAMPLES = {
-  en: "The house is old, but the garden is very beautiful, and there are many flowers in it.",
+  en: "The house is old, but the garden is large and there are many trees and flowers.",
   de: "Der Lehrer bat die Kinder, ihre Bücher zu öffnen und die erste Seite zu lesen.",
   fr: "La maison est vieille, mais le jardin est très beau, et il y a beaucoup de fleurs.",
 };
