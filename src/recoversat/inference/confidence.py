@@ -6,6 +6,7 @@ either is: that is measured on validation text (`recoversat calibrate`) and kept
 
 import math
 from collections.abc import Sequence
+from operator import mul
 from pathlib import Path
 
 import numpy as np
@@ -36,12 +37,17 @@ class Curve(BaseModel):
         >>> round(Curve(weights=(-2, 4, 0, 0), sentences=1).probability([math.log(0.5), math.log(0.5)]), 3)
         0.5
         """
-        return 1 / (1 + math.exp(-float(np.dot(self.weights, features(log_probs)))))
+        return 1 / (1 + math.exp(-sum(map(mul, self.weights, features(log_probs)))))
 
 
 def features(log_probs: Sequence[float]) -> tuple[float, float, float, float]:
     """Return what the curve is over: 1, the geometric mean of the probabilities, the worst one, the length (logs)."""
-    return 1.0, float(np.exp(np.mean(log_probs))), float(max(min(log_probs), _WORST)), math.log(len(log_probs))
+    return 1.0, _mean(log_probs), float(max(min(log_probs), _WORST)), math.log(len(log_probs))
+
+
+def _mean(log_probs: Sequence[float]) -> float:
+    """Return the geometric mean of probabilities; of so few numbers sooner without numpy."""
+    return math.exp(math.fsum(log_probs) / len(log_probs))
 
 
 class Calibration(BaseModel):
@@ -79,13 +85,15 @@ def judge(
     """
     if not log_probs:
         return None, ()
-    sure = curve.probability(log_probs) if curve else float(np.exp(np.mean(log_probs)))
+    sure = curve.probability(log_probs) if curve else _mean(log_probs)
     return sure, _doubtful(text, ids, log_probs, tokenizer)
 
 
 def _doubtful(text: str, ids: Sequence[int], log_probs: Sequence[float], tokenizer: Tokenizer) -> tuple[Range, ...]:
     """Find the words that have an unlikely token; none where tokens and words cannot be matched."""
     if len(log_probs) != len(ids) + 1:  # a text in several parts, or one that was changed since
+        return ()
+    if min(log_probs) >= _UNLIKELY:
         return ()
     words, owners = words_of(text, ids, tokenizer)
     unlikely = np.bincount(owners, np.array(log_probs[:-1]) < _UNLIKELY)
