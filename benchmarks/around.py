@@ -41,7 +41,7 @@ def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--model")
-    parser.add_argument("--compute-type")
+    parser.add_argument("--compute-type", default="default")
     parser.add_argument("--to", required=True)
     parser.add_argument("--rounds", type=int, default=20)
     args = parser.parse_args()
