@@ -104,7 +104,7 @@ stage_tiny-at-first() { begun tiny-at first "${STEPS:-3000}" tiny --set train.se
 stage_distill() {
   [ -d "$out/sources" ] || "$python" "$here/sources.py" "$out/sources" "$out/corpus" --most "${SOURCES:-1500000}"
   distilled sources-distilled teacher sources 4
-  distilled mono-distilled teacher mono 4
+  distilled mono-distilled teacher mono 2
   joined second "$out/sources-distilled" "$out/mono-distilled" "$out/everyday"
 }
 stage_student() { ended student second "${END:-6000}" student 3.0e-3; }
