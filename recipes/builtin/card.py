@@ -30,18 +30,22 @@ def scores(reports: list[Path]) -> Iterator[str]:
         for way, rows in found.items():
             by_system = {row["system"]: row for row in rows if row["test_set"] == test}
             cells = [
-                f"{row['bleu']['value']:.1f} / {row['chrf']['value']:.1f} / {row['steps']['mean']:.1f}"
+                f"{row['bleu']['value']:.1f} / {row['chrf']['value']:.1f} / {row['steps']['mean']:.1f}" if row else ""
                 for row in map(by_system.get, systems)
-                if row
             ]
-            yield f"| {test} ({next(iter(by_system.values()))['sentences']:,}) | {way} | " + " | ".join(cells) + " |"
+            for row in list(by_system.values())[:1]:
+                yield f"| {test} ({row['sentences']:,}) | {way} | " + " | ".join(cells) + " |"
 
 
 def judged(path: Path, model: str | None, wrong: Path | None) -> Iterator[str]:
     """Print a list of sentences with their translations, both ways, and how many a reader found right."""
     lines = path.read_text(encoding="utf-8").splitlines()
     pairs = [line.split("\t") for line in lines if line and not line.startswith("#")]
-    bad = {tuple(line.split()[:2]) for line in wrong.read_text(encoding="utf-8").splitlines()} if wrong else set()
+    bad = (
+        {tuple(line.split()[:2]) for line in wrong.read_text(encoding="utf-8").splitlines() if line.strip()}
+        if wrong
+        else set()
+    )
     for source, target in (("en", "de"), ("de", "en")):
         way = f"{source}-{target}"
         texts = [pair[source == "de"] for pair in pairs]

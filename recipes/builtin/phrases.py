@@ -154,7 +154,7 @@ def forms(english: str, german: str, weak: str | None = None, adjective: Pair = 
     the = cases([article, *ARTICLES[article]], AFTER_THE[article])
     a, my = (cases([f"{one}{end}" for end in ENDINGS[article]], AFTER_A[article]) for one in ("ein", "mein"))
     alone = cases(["", "", ""], AFTER_A[article])[0]
-    an = "an" if re.match(r"[aio]|e(?!u)|u(?!ni|se)|hon|hour", words) else "a"
+    an = "an" if re.match(r"[ai]|o(?!ne\b)|e(?!u)|u(?!ni|se)|hon|hour", words.lower()) else "a"
     made = {"noun": (words, alone)}
     for name, german_forms in ((f"the {words}", the), (f"{an} {words}", a), (f"my {words}", my)):
         key = name.split()[0].replace("an", "a")

@@ -253,7 +253,9 @@ class DecodeConfig(_RepairSwitches):
     lengths: int = Field(
         5, ge=1, description="of model.kind cmlm: lengths in which a sentence is written; the best is kept"
     )
-    exact: bool = Field(False, description="write what K = 1 writes, drafted in segments and verified")
+    exact: bool = Field(
+        False, description="write what K = 1 writes, drafted in segments and verified if that is sooner"
+    )
     tolerance: float = Field(
         0.0,
         ge=0,

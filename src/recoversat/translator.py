@@ -148,6 +148,8 @@ class Translator:
         A way to write that is named here is no longer only the `usual` one, but that of every call.
         """
         settings = with_quality(settings)
+        if "tolerance" in settings and "exact" not in settings and self.config.decode.usual != "fast":
+            settings = QUALITIES[self.config.decode.usual] | settings  # less strict than what is usual
         named = {"usual": "fast"} if settings.keys() & QUALITIES["fast"].keys() else {}
         decode = self.config.decode.model_dump() | named | settings
         self.config = parse_config(self.config.model_dump() | {"decode": decode})

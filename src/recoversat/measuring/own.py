@@ -52,7 +52,8 @@ class OwnSystem(System):
         self._engines: dict[int | None, Any] = {None: translator.engine}  # by the length they write
         kind, one_step = translator.config.model.kind, not translator.config.model.stepwise
         self._segments = None if one_step else _segments(translator, spec)
-        usual = spec.segments is None and spec.beam == 1 and translator.config.decode.usual != "fast"
+        decode = translator.config.decode
+        usual = spec.segments is None and spec.beam == 1 and (decode.usual != "fast" or decode.exact)
         self._named = None if usual else self._segments  # a K that is named is what is written
         family = "at" if self._segments == 1 else "recoversat" if kind == "segments" else kind
         self._k = ",".join(map(str, several)) if isinstance(several := self._segments, tuple) else several

@@ -66,7 +66,7 @@ Form = Annotated[TableFormat, Option("--format", help="Print tables as Markdown,
 
 _WORDS = "; ".join(["lines: one each", *(f"{name}: {known.words}" for name, known in FORMATS.items())])
 _From = Option("--from", help="Language of the text; auto (the default): what it looks like.")
-_Exact = Option("--exact", help="The words of K = 1, drafted in segments and verified; for --batch-size 1.")
+_Exact = Option("--exact", help="The words of K = 1; with --segments or on a GPU drafted and verified.")
 _AtOnce = Option("--line-buffered", help="Answer each line at once, for programs that wait.")
 _Force = Option("--force", help="SEGMENT:POSITION=WORDS must stand there, e.g. '6:1=the'.")
 _Least = Option(min=0, max=1, help="Leave lines below it untranslated; in JSON they are doubtful.")

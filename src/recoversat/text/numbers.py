@@ -24,7 +24,7 @@ _NUMEROUS = re.compile(
 )
 _CLOCK = re.compile(r"\b(0?[1-9]|1[0-2])(?:[:.]([0-5]\d))?[ \xa0]?([ap])(?:\.[ \xa0]?m\.|m\b)", re.IGNORECASE)
 _FULL_HOUR = re.compile(r"(?<![\d:.,])(\d\d?)(?::00(?![\d:])|\.00(?=[ \xa0]?Uhr\b))")
-_DECADE = re.compile(r"(?<!\d)1[89](\d0)(?=s\b|ern?\b)")
+_DECADE = re.compile(r"(?<!\d)19(\d0)(?=['’]?s\b|-?ern?\b|iger)")
 _SENTENCE_END = re.compile(r"\s*(?:\Z|[\"”’)]*\s+[A-ZÄÖÜ])")
 # All in capitals, with two digits at least: INV-2024, ABC-1234/X, A380
 _CODE = re.compile(r"(?<![\w/.-])(?=[A-Z\d/_.-]*[A-Z])(?=(?:[A-Z/_.-]*\d){2})[A-Z\d]++(?:[-/_.][A-Z\d]++)*+(?![\w/-])")
@@ -57,6 +57,8 @@ def wrong_numbers(source: str, translation: str) -> int:
     >>> wrong_numbers("um 16.30 Uhr", "at 4:30 p.m."), wrong_numbers("um 20 Uhr", "at 8:00 p.m.")
     (0, 0)
     >>> wrong_numbers("in den 80er Jahren", "in the 1980s"), wrong_numbers("in den 80er Jahren", "in 1980")
+    (0, 2)
+    >>> wrong_numbers("the 1980's", "die 1980er Jahre"), wrong_numbers("the 1980s", "die 1880er Jahre")
     (0, 2)
     """
     lost, invented = _differences(source, translation)
@@ -180,16 +182,25 @@ def _german_date(date: re.Match[str]) -> str | None:
 
 
 def _differences(source: str, translation: str) -> tuple[Counter[str], Counter[str]]:
-    """Count what is lost and what is invented."""
-    here, there = (Counter(_DIGITS.findall(_written_shortest(text))) for text in (source, translation))
+    """Count what is lost and what is invented; the 1980s may be die 80er."""
+    found = _missing(_full_hours(source), _full_hours(translation))
+    if not any(found) or not (_DECADE.search(source) or _DECADE.search(translation)):
+        return found
+    short = _missing(*(_DECADE.sub(r"\1", _full_hours(text)) for text in (source, translation)))
+    return min(found, short, key=lambda each: sum(map(Counter.total, each)))
+
+
+def _missing(source: str, translation: str) -> tuple[Counter[str], Counter[str]]:
+    """Count the runs of digits that only one of two texts has, neither in digits nor as a word."""
+    here, there = (Counter(_DIGITS.findall(text)) for text in (source, translation))
     if here == there:
         return Counter(), Counter()
     return here - there - _in_words(translation), there - here - _in_words(source)
 
 
-def _written_shortest(text: str) -> str:
-    """Leave out digits that one language writes and another need not: 8:00 p.m. is 20 Uhr, the 1980s die 80er."""
-    return _DECADE.sub(r"\1", _FULL_HOUR.sub(r"\1", in_24_hours(text)))
+def _full_hours(text: str) -> str:
+    """Leave out minutes that one language writes and another need not: 8:00 p.m. is 20 Uhr."""
+    return _FULL_HOUR.sub(r"\1", in_24_hours(text))
 
 
 def _in_words(text: str) -> Counter[str]:

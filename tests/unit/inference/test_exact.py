@@ -160,5 +160,8 @@ def test_the_usual_quality_is_that_of_calls_that_name_none() -> None:
     assert (forced.text, len(forced.segments)) == ("7 8", 2)
     translator.set_decoding(check_numbers=False)
     assert translator.translate(["no 7 8"])[0].text == "7 8"
+    less_strict = writes(scripts, usual="exact")
+    less_strict.set_decoding(tolerance=0.3)
+    assert (less_strict.config.decode.exact, less_strict.config.decode.tolerance) == (True, 0.3)
     translator.set_decoding(quality="fast")  # no longer the usual one, but that of every call
     assert translator.translate(["no 7 8"])[0].text == "7 7"

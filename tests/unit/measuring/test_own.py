@@ -60,6 +60,8 @@ def test_what_is_usual_gives_way_to_a_k_that_is_named(scripted, tokenizer, tmp_p
     (tmp_path / WEIGHTS).write_bytes(b"weights")
     asked = [SystemSpec("s", str(tmp_path), segments=k) for k in (None, "auto")]
     assert [OwnSystem(spec, tmp_path, translator).settings()["usual"] for spec in asked] == ["exact", "fast"]
+    translator.set_decoding(quality="exact")  # as `translate --quality exact`, which names no K
+    assert [OwnSystem(spec, tmp_path, translator)._named for spec in asked] == [None, "auto"]
 
 
 def test_a_beam_writes_one_segment():

@@ -89,7 +89,12 @@ class FakeTranslator:
         if any("poison" in text for text in texts):
             raise RuntimeError("a secret sentence with poison in it")
         written = [
-            self._one(text, 1 if quality == "exact" else segments or 4, forced[i] if forced else {}, alternatives)
+            self._one(
+                text,
+                1 if quality == "exact" else segments if isinstance(segments, int) else 4,
+                forced[i] if forced else {},
+                alternatives,
+            )
             for i, text in enumerate(texts)
         ]
         if quality == "exact" and len(texts) == 1:  # drafted without the last word of the text

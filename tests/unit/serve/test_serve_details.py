@@ -108,8 +108,7 @@ def test_auto_leaves_k_to_the_length(make_client: MakeClient, how: str) -> None:
     asked = {"q": SENTENCE, "source": "en", "target": "de", "segments": "auto", "trace": 0}
     answer = client.post("/translate", **{how: asked})
     assert answer.json() == ask(client, trace=0).json()
-    assert student.translator.wanted == [None, None]  # what a translator takes for "by length"
-    assert student.translator.modes == [("fast", None), (None, None)]  # not what is usual for the model, if asked for
+    assert student.translator.wanted == ["auto", None]  # by length, and as the model is set
     assert ask(client, segments=2.0, trace=0).json() == ask(client, segments=2, trace=0).json()
     assert ask(client, segments="many").json() == {
         "error": "Invalid request: segments: Input should be a valid integer or 'auto'"

@@ -37,6 +37,6 @@ REPAIRS = {
         " numbers in their place, then the words around them by themselves; leave out a number that was made up"
     ),
     "localize_numbers": Switch("write 1,249.50, £9.99 and 4:30 p.m. as the target language does (English, German)"),
-    "one_quote_style": Switch("write quotation marks as the target language does (English, German)"),
+    "one_quote_style": Switch("write quotation marks of one style: plain ones stay, others as the target has them"),
     "keep_ending": Switch("end a translation with the mark that its source ends with: a question stays one"),
 }  # fmt: skip

@@ -25,9 +25,14 @@ class OneQuoteStyle(Repair):
 
     def restore(self, translation: str, given: str) -> str:
         style = _STYLES.get(self.translator.target[:2])
-        if style is None or not _MARK.search(translation):
+        if style is None or not _MARK.search(translation) or self._prescribed():
             return translation
         return requoted(given, translation, _PLAIN_STYLE if is_plain(given) else style)
+
+    def _prescribed(self) -> bool:
+        """Say whether somebody has written marks into a glossary: they stand as they are."""
+        terms = self.request.glossary.terms if self.request.glossary else ()
+        return any(_MARK.search(term.target) for term in terms)
 
 
 def is_plain(text: str) -> bool:

@@ -146,7 +146,7 @@ def detect_all(service: Service, texts: Sequence[str]) -> list[Detected]:
 def _key(service: Service, wanted: TranslateRequest, source: str, target: str) -> BatchKey | None:
     if source == target:
         return None
-    k = None if wanted.segments == "auto" else wanted.segments  # with no K a model of several goes by length
+    k = None if wanted.segments == "auto" else wanted.segments
     model = service.catalog.route(source, target, k)
     if model is None:
         raise RefusalError(
@@ -161,9 +161,7 @@ def _key(service: Service, wanted: TranslateRequest, source: str, target: str) -
         raise RefusalError(400, f"Invalid request: segments: this model writes 1 to {model.max_segments} segments")
     _check_mode(wanted, k, model.choices)
     terms = _glossary(wanted)
-    by_length = wanted.segments == "auto" and not wanted.best_of
-    mode = wanted.mode or ("fast" if by_length else None)
-    return BatchKey(source, target, k, wanted.format == "html", mode, wanted.best_of, terms)
+    return BatchKey(source, target, k or wanted.segments, wanted.format == "html", wanted.mode, wanted.best_of, terms)
 
 
 def _glossary(wanted: TranslateRequest) -> Glossary | None:

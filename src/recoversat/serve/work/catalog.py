@@ -199,6 +199,6 @@ class Catalog(Generic[M]):
         teacher, main = self._autoregressive.get((source, target)), self._main.get((source, target))
         return teacher or (main if main and 1 in main.choices else None)
 
-    def route(self, source: str, target: str, segments: int | None) -> M | None:
+    def route(self, source: str, target: str, segments: int | str | None) -> M | None:
         """Choose the model of a pair for K segments."""
         return (self.autoregressive(source, target) if segments == 1 else None) or self.main(source, target)

@@ -5,6 +5,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
+from typing import Literal
 
 from recoversat.decoding.segmentwise import Forced
 from recoversat.errors import UserError
@@ -36,7 +37,7 @@ class BatchKey:
 
     source: str
     target: str
-    segments: int | None  # K; None = the model's own, by length where it has learnt several
+    segments: int | Literal["auto"] | None  # K, or by length; None = as the model is set
     html: bool = False
     quality: str | None = None  # None = as the model is set to write
     best_of: int | None = None
@@ -240,7 +241,7 @@ def _token_id(job: Job, wanted: ForcedToken) -> int:
     index, k = job.model.vocabulary.get(wanted.token), job.key.segments
     if index is None or index in NEVER_EMITTED:
         raise UserError(f"forced: {wanted.token!r} is no token of this model")
-    assert k is not None  # whoever forces a token names K
+    assert isinstance(k, int)  # whoever forces a token names K
     if wanted.segment >= k:
         raise UserError(f"forced: segment {wanted.segment} of {k}, counted from 0")
     if index == DEL and k == 1:

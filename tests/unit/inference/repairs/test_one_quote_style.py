@@ -3,6 +3,8 @@
 import pytest
 
 from recoversat.inference.repairs.one_quote_style import OneQuoteStyle, requoted
+from recoversat.inference.request import Request
+from recoversat.text.glossary import Glossary
 
 
 @pytest.mark.parametrize(
@@ -46,4 +48,7 @@ def test_english_quotes_are_plain_to_the_model(scripted) -> None:
 def test_who_types_plain_marks_gets_plain_marks(source: str, expected: str, scripted) -> None:
     translator = scripted({"a b": ["the EOS"]})
     translator.source, translator.target = "en", "de"
-    assert OneQuoteStyle("one_quote_style", translator, None).restore("Sag »Ja«!", source) == expected
+    request = Request(None, 1, 1)
+    assert OneQuoteStyle("one_quote_style", translator, request).restore("Sag »Ja«!", source) == expected
+    prescribed = Request(None, 1, 1, glossary=Glossary.of({"yes": "»Ja«"}))
+    assert OneQuoteStyle("one_quote_style", translator, prescribed).restore("Sag »Ja«!", source) == "Sag »Ja«!"
