@@ -98,7 +98,7 @@ def test_two_processes_train_the_same_model_as_one(
     calm = ["--set", "model.dropout=0.0", "--set", "train.steps=12", "--set", "train.accumulate=1"]
     one, two = tmp_path / "one", tmp_path / "two"
     recoversat(*command(toy, one, *calm)[3:])
-    torchrun = [sys.executable, "-m", "torch.distributed.run", "--nproc_per_node", "2", "--master_port", "29517"]
+    torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2"]
     subprocess.run([*torchrun, *command(toy, two, *calm)[1:]], check=True, capture_output=True, env=one_thread)
     assert losses(two) == pytest.approx(losses(one), rel=1e-4)
     ours, theirs = (read_weights(run / "checkpoints/step-00000012") for run in (two, one))
