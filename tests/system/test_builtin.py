@@ -179,9 +179,13 @@ def test_the_likelier_is_written_in_batches_as_alone(translator: Translator, ask
     if "best_of" in asked:
         lines = (DATA / f"tatoeba.{translator.source}").read_text(encoding="utf-8").splitlines()
         long = sorted(lines, key=len)[-20:]
-        plain, several = (translator.translate(long, confidence=True, **way) for way in ({"segments": "auto"}, asked))
-        chosen, found = (np.array([one.confidence or 0 for one in each]) for each in (several, plain))
-        assert (chosen > found - 0.2).all()  # the curve of confidence looks at the worst token too
+        judge, sure = copy(translator), {}
+        judge.calibration = None  # the mean probability, by which is chosen, and no curve over it
+        for name, way in (("found", {"segments": "auto"}), ("chosen", asked)):
+            written = judge.translate([*texts, *long], confidence=True, **way)
+            sure[name] = np.array([one.confidence or 0 for one in written])
+        chosen, found = sure["chosen"], sure["found"]
+        assert (chosen > found - 0.02).all()  # what is repaired is not chosen by likelihood alone
         assert chosen.sum() > found.sum()
 
 
@@ -194,12 +198,12 @@ AS_PEOPLE_WRITE = {
     "The total is $1,249.50.": "1.249,50 $",
     "The train leaves at 4:30 p.m.": "16:30",
     "He said “Hello” and left.": "„Hello“",
-    "It rains. I stay at home. Are you coming?": " Ich bleibe zu Hause. ",
+    "It rains. I stay at home. Are you coming?": " zu Hause. ",
     "Hello {name}, you have %d new messages.": "{name}",
 }
 
 
-@pytest.mark.parametrize("segments", ["auto", "1", "4"])
+@pytest.mark.parametrize("segments", ["auto", "1", "10"])
 def test_text_as_people_write_it_in_every_mode(tmp_path: Path, segments: str) -> None:
     asked = ["translate", str(tmp_path / "in"), "--to", "de", "--threads", "1", "--segments", segments]
 
