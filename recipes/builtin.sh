@@ -5,7 +5,7 @@
 #   recipes/builtin.sh DATA OUT [STAGE...]
 #
 #   text          pairs of all origins by weight (builtin/weights.yaml), phrases of every day, rough copies
-#   corpus        tokenizer and ids; the phrases of every day once more by themselves
+#   corpus        tokenizer and ids; once more by itself what people say every day: phrases, pairs of builtin/everyday.yaml
 #   mono          monolingual text of both languages, to be translated
 #   teacher-first autoregressive, both directions, builtin/teacher.yaml, at a high rate
 #   clean         if asked for: the teacher goes on without the pairs it finds least likely
@@ -72,8 +72,9 @@ stage_text() {
     for set in ende200k/valid ende2/valid tests/tst2013; do head -250 "$data/$set.$side"; done > "$out/valid.$side"
   done
   "$python" "$here/roughen.py" "$out" rough
-  for side in en de; do cp "$out/phrases.$side" "$out/everyday.$side"; done
-  "$python" "$here/roughen.py" "$out" everyday --share 0.4
+  "$python" "$here/pairs.py" "$out/people" "$data/ende" "$data/ende2" --weights "$here/everyday.yaml"
+  for side in en de; do cat "$out/phrases.$side" "$out/people/pairs.$side" > "$out/everyday.$side"; done
+  "$python" "$here/roughen.py" "$out" everyday --share 0.25
   for side in de en; do mv "$out/rough.$side" "$out/text.$side"; done
 }
 stage_corpus() { prepared text corpus && prepared everyday everyday --tokenizer-from "$out/corpus"; }
