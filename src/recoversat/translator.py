@@ -428,7 +428,10 @@ class Translator:
 
     def encode(self, texts: Sequence[str]) -> list[list[int]]:
         """Return texts as the model reads them."""
-        return self.tokenizer.encode([text.translate(self._unreadable).strip() for text in texts], self.prefix)
+        return self.tokenizer.encode([self._readable(text).strip() for text in texts], self.prefix)
+
+    def _readable(self, text: str) -> str:
+        return text if text.isprintable() else text.translate(self._unreadable)
 
     @cached_property
     def _unreadable(self) -> dict[int, str]:

@@ -79,6 +79,8 @@ class Draft:
 
 def join_drafts(parts: Parts, drafts: Sequence[Draft]) -> Draft:
     """Make one draft of those of a text's parts."""
+    if len(drafts) == 1 and not any(parts.gaps):
+        return drafts[0]
     text = parts.joined([draft.text for draft in drafts])
     if len(drafts) == 1 and drafts[0].text == text:
         return drafts[0]

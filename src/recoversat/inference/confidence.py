@@ -9,7 +9,6 @@ from collections.abc import Sequence
 from operator import mul
 from pathlib import Path
 
-import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from recoversat.errors import UserError
@@ -96,5 +95,5 @@ def _doubtful(text: str, ids: Sequence[int], log_probs: Sequence[float], tokeniz
     if min(log_probs) >= _UNLIKELY:
         return ()
     words, owners = words_of(text, ids, tokenizer)
-    unlikely = np.bincount(owners, np.array(log_probs[:-1]) < _UNLIKELY)
-    return tuple(word for word, n in zip(words, unlikely.tolist(), strict=False) if n)
+    unlikely = {owner for owner, p in zip(owners.tolist(), log_probs, strict=False) if p < _UNLIKELY}
+    return tuple(word for number, word in enumerate(words) if number in unlikely)

@@ -23,7 +23,9 @@ def decode_exactly(engine: Engine, sources: Sources, n_segments: Ints, options: 
     """Write what K = 1 writes; sentence b may be drafted in n_segments[b] segments."""
     if options.tolerance:
         return _decode_nearly(engine, sources, n_segments, options)
-    if len(sources) > 1 or n_segments[0] == 1 or options.top_tokens:  # what else was likely is known step by step only
+    if n_segments.tolist() == [1]:
+        return engine.decode(sources, n_segments, options)
+    if len(sources) > 1 or options.top_tokens:  # what else was likely is known step by step only
         return decode_greedily(engine, sources, options)
     sources = engine.encode(sources)
     if not (verify := _begin(engine, sources, options)):

@@ -5,7 +5,7 @@ from dataclasses import replace
 from functools import cache, reduce
 from importlib import import_module
 from itertools import accumulate
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from recoversat.inference.assembling import Draft
 from recoversat.inference.repairs import REPAIRS
@@ -17,10 +17,16 @@ if TYPE_CHECKING:
     from recoversat.translator import Translator
 
 Write = Callable[[list[str], Request], list[Draft]]
+_ASKED = ("cut", "prepare", "restore", "copies", "doubts", "mend")  # of every sentence
 
 
 class Repair:
-    """One repair: it overrides what it needs."""
+    """One repair: it overrides what it needs, and is asked for nothing else."""
+
+    does: ClassVar[frozenset[str]] = frozenset()  # what it overrides of that which it may be asked for
+
+    def __init_subclass__(cls) -> None:
+        cls.does = frozenset(name for name in _ASKED if getattr(cls, name) is not getattr(Repair, name))
 
     def __init__(self, name: str, translator: "Translator", request: Request) -> None:
         self.name, self.translator, self.request = name, translator, request
@@ -83,16 +89,28 @@ def repairs_for(translator: "Translator", request: Request) -> list[Repair]:
 
 def repaired(drafts: list[Draft], repair: Repair, write: Write, *, may_rewrite: bool) -> list[Draft]:
     """Let one repair look at all drafts."""
+    if may_rewrite and "doubts" in repair.does:
+        drafts = _rewritten(drafts, repair, write)
+    return [_mended(draft, repair) for draft in drafts] if "mend" in repair.does else drafts
+
+
+def _rewritten(drafts: list[Draft], repair: Repair, write: Write) -> list[Draft]:
+    """Write again what a repair doubts, and keep what is better."""
+    doubted = [i for i, draft in enumerate(drafts) if draft.decoded.segments and repair.doubts(draft)]
+    if not doubted:
+        return drafts
     results = list(drafts)
-    doubted = [i for i, draft in enumerate(results) if may_rewrite and draft.decoded.segments and repair.doubts(draft)]
-    rewritten = repair.rewrite([results[i] for i in doubted], write) if doubted else []
-    for i, again in zip(doubted, rewritten, strict=True):
-        first, better = results[i], repair.is_better(again, results[i])
+    for i, again in zip(doubted, repair.rewrite([drafts[i] for i in doubted], write), strict=True):
+        first, better = drafts[i], repair.is_better(again, drafts[i])
         results[i] = replace(_named(again, repair) if better else first, steps=first.steps + again.steps)
-    for i, draft in enumerate(results):
-        if draft.decoded.segments and (mended := repair.mend(draft)) is not draft:
-            results[i] = _named(mended, repair)
     return results
+
+
+def _mended(draft: Draft, repair: Repair) -> Draft:
+    """Let a repair change a draft, and have its name noted."""
+    if not draft.decoded.segments or (mended := repair.mend(draft)) is draft:
+        return draft
+    return _named(mended, repair)
 
 
 def mended(draft: Draft, repairs: Sequence[Repair]) -> Draft:
@@ -102,20 +120,27 @@ def mended(draft: Draft, repairs: Sequence[Repair]) -> Draft:
 
 def cut_by(repairs: Sequence[Repair], text: str) -> Parts:
     """Cut a text as repairs want it, each cutting what those before have left whole."""
-    return reduce(lambda parts, repair: parts.cut_further(repair.cut), repairs, Parts([text], ["", ""]))
+    cutting = that_do(repairs, "cut")
+    return reduce(lambda parts, repair: parts.cut_further(repair.cut), cutting, Parts([text], ["", ""]))
 
 
 def prepared(text: str, repairs: Sequence[Repair]) -> list[str]:
-    """Return what each repair was given of a text, and at last what the model is to read."""
-    return list(accumulate(repairs, lambda read, repair: repair.prepare(read), initial=text))
+    """Return what each repair that changes what is read was given of a text, and at last what the model is to read."""
+    reading = that_do(repairs, "prepare", "restore")
+    return list(accumulate(reading, lambda read, repair: repair.prepare(read), initial=text))
 
 
 def restored(draft: Draft, given: Sequence[str], repairs: Sequence[Repair]) -> Draft:
     """Undo in a translation what each repair has done to the text it was given."""
-    for repair, text in reversed(list(zip(repairs, given, strict=False))):
+    for repair, text in reversed(list(zip(that_do(repairs, "prepare", "restore"), given, strict=False))):
         said = repair.restore(draft.text, text)
         draft = draft if said == draft.text else _named(draft.saying(said), repair)
     return draft
+
+
+def that_do(repairs: Sequence[Repair], *any_of: str) -> list[Repair]:
+    """Return the repairs that do any of these: to ask all of them for everything takes longer than what they do."""
+    return [repair for repair in repairs if not repair.does.isdisjoint(any_of)]
 
 
 def _named(draft: Draft, repair: Repair) -> Draft:

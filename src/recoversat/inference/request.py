@@ -74,15 +74,9 @@ def modes_for(
     What a call asks for and cannot have is refused; what a model is set to gives way to a beam and to forced words, and
     what is usual for it to a K that is named.
     """
-    check_whole(beam=beam, **_given(best_of=best_of))
-    asked = with_quality(_given(quality=quality, best_of=best_of))
+    check_whole(beam=beam)
+    asked = {} if quality is None and best_of is None else _asked(segments, quality, best_of)
     single = isinstance(segments, int)
-    if asked.get("exact") and isinstance(segments, tuple):
-        raise UserError("exact: what is verified is drafted with one K; name one with segments, or none")
-    if asked.get("exact") and best_of and best_of > 1:
-        raise UserError(f"best_of {best_of}: with quality {quality!r} one K drafts; leave one of the two out")
-    if best_of and isinstance(segments, int | tuple):
-        raise UserError(f"best_of {best_of}: segments names the values of K already; leave one of the two out")
     if asked in ({}, QUALITIES["fast"], {"best_of": 1}) and not isinstance(segments, tuple):
         if beam > 1 or forced or config.model.kind != "segments" or 1 not in config.train.segment_choices:
             asked = QUALITIES["fast"]
@@ -91,7 +85,27 @@ def modes_for(
     else:
         _refuse(config, beam, forced)
         asked = QUALITIES["fast"] | asked
-    return config.decode.model_copy(update=asked | ({"best_of": 1} if single else {}))
+    return _changed(config.decode, tuple((asked | ({"best_of": 1} if single else {})).items()))
+
+
+@lru_cache(maxsize=64)  # the same calls come again and again, and pydantic takes its time
+def _changed(decode: DecodeConfig, asked: tuple[tuple[str, Any], ...]) -> DecodeConfig:
+    return decode.model_copy(update=dict(asked))
+
+
+def _asked(segments: WantedSegments, quality: str | None, best_of: int | None) -> dict[str, Any]:
+    """Return the settings that a call names; refuse what contradicts itself."""
+    given = {key: value for key, value in (("quality", quality), ("best_of", best_of)) if value is not None}
+    if best_of is not None:
+        check_whole(best_of=best_of)
+    asked = with_quality(given)
+    if asked.get("exact") and isinstance(segments, tuple):
+        raise UserError("exact: what is verified is drafted with one K; name one with segments, or none")
+    if asked.get("exact") and best_of and best_of > 1:
+        raise UserError(f"best_of {best_of}: with quality {quality!r} one K drafts; leave one of the two out")
+    if best_of and isinstance(segments, int | tuple):
+        raise UserError(f"best_of {best_of}: segments names the values of K already; leave one of the two out")
+    return asked
 
 
 def _refuse(config: Config, beam: int, forced: bool) -> None:
@@ -107,19 +121,17 @@ def _refuse(config: Config, beam: int, forced: bool) -> None:
         raise UserError(f"{what} need a model that was trained for K = 1 too; this one was not")
 
 
-def _given(**values: Any) -> dict[str, Any]:
-    return {key: value for key, value in values.items() if value is not None}
-
-
 def check_whole(**values: object) -> None:
     """Refuse what is no number from 1, by its name."""
     for name, value in values.items():
-        if isinstance(value, bool) or not isinstance(value, Integral) or value < 1:
+        if isinstance(value, bool) or not isinstance(value, int | Integral) or value < 1:
             raise UserError(f"{name}: {value!r} is no whole number from 1")
 
 
 def check_list(texts: object, method: str = "translate") -> None:
     """Refuse what is no list of texts, such as one text, whose letters would be translated one by one."""
+    if isinstance(texts, list):  # as nearly always: what else it may be takes longer to find out
+        return
     if isinstance(texts, str | bytes | Mapping) or not isinstance(texts, Iterable):
         raise UserError(f"{method} takes a list of texts, not {type(texts).__name__}; write {method}([text])")
 

@@ -11,7 +11,7 @@ from recoversat.inference.assembling import Draft, Source
 from recoversat.inference.batches import decode_batches, options_for
 from recoversat.inference.best_of import Counts, neighbours
 from recoversat.inference.forcing import check_forced, force_lines
-from recoversat.inference.repairing import Repair, mended, repaired
+from recoversat.inference.repairing import Repair, mended, repaired, that_do
 from recoversat.inference.request import Request
 from recoversat.text.parts import Parts, parts_of
 
@@ -103,5 +103,6 @@ class Writer:
     def _copied(self, source: Source) -> Draft | None:
         """Return a source as its own translation, where there is nothing to read or a repair wants it so."""
         ids, tokenizer = source.ids[bool(self.translator.prefix) :], self.translator.tokenizer
-        names = tuple(repair.name for repair in self.repairs if repair.copies(source.text)) if ids else ()
+        copying = that_do(self.repairs, "copies") if ids else []
+        names = tuple(repair.name for repair in copying if repair.copies(source.text))
         return None if ids and not names else Draft(source, source.text, ids, Decoded([], []), tokenizer, repairs=names)

@@ -129,9 +129,9 @@ class SentencePieceTokenizer(Tokenizer):
         return [[self._tags[tag], *one] for one in ids] if tag else ids
 
     def decode(self, ids: Sequence[int]) -> str:
-        written = [int(i) for i in ids if i >= N_SPECIAL]
+        written = [i for i in ids if i >= N_SPECIAL]
         if min(written, default=0) < self._first_word:  # bytes, which only together are text
-            return self._unescape(self._processor.decode(written))
+            return self._unescape(self._processor.decode(list(map(int, written))))
         # asking SentencePiece takes ten times as long, and a sentence has many segments
         return self._unescape("".join(self.pieces(written)).replace(self._SPACE, " ").removeprefix(" "))
 
@@ -156,6 +156,8 @@ class SentencePieceTokenizer(Tokenizer):
 
     @classmethod
     def _unescape(cls, line: str) -> str:
+        if cls._ESCAPE not in line:
+            return line
         return line.replace(cls._ESCAPE + "1", cls._SPACE).replace(cls._ESCAPE + "0", cls._ESCAPE)
 
 

@@ -42,6 +42,14 @@ def test_each_repair_is_a_setting_with_a_description() -> None:
     assert all(isinstance(one, Repair) for one in repairs_for(writes(NUMBERS, **ALL), Request(None, 1, 1)))
 
 
+def test_a_repair_is_asked_for_what_it_does_only() -> None:
+    does = {repair.name: repair.does for repair in repairs_for(writes(NUMBERS, **ALL), Request(None, 1, 1))}
+    assert does["keep_spacing"] == {"cut", "prepare", "restore"}
+    assert does["check_numbers"] == {"copies", "doubts", "mend"}
+    assert does["delete_tokens"] == {"doubts"}
+    assert all(does.values())
+
+
 SCRIPTS = NUMBERS | {
     ("no 7", 2): ["EOS", "EOS"],
     ("no 8", 2): ["no number EOS", "number no no no no EOS"],

@@ -13,3 +13,9 @@ def test_only_what_has_no_piece_is_left_out() -> None:
     assert "a\u200bb\u200d c".translate(learnt) == "ab\u200d c"  # joiners have a meaning
     assert {0xAD, 0x200B} <= set(unreadable(BpeTokenizer([*SPECIAL_PIECES, "the", "house"])))
     assert 0xAD not in unreadable(BpeTokenizer([*SPECIAL_PIECES, "the", "\xad"]))
+
+
+def test_what_can_be_printed_can_be_read() -> None:
+    """So a text without anything else need not be looked through."""
+    everything = unreadable(BpeTokenizer([*SPECIAL_PIECES, "the", "house"]))
+    assert not any(chr(mark).isprintable() for mark in everything)

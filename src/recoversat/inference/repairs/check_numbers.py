@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from recoversat.inference.assembling import Draft
 from recoversat.inference.repairing import Repair, Write
-from recoversat.text.numbers import invents_numbers, lost_codes, wrong_numbers
+from recoversat.text.numbers import has_digits, invents_numbers, lost_codes, wrong_numbers
 from recoversat.text.placeholders import mask, put_back
 
 _NUMBER = re.compile(r"\s?(?<![\w.,-])\d++(?:[.,:/-]\d++)*+(?![\w-])")
@@ -53,4 +53,6 @@ class CheckNumbers(Repair):
 
 def _wrong(draft: Draft) -> int:
     source, text = draft.source.text, draft.text
+    if not (has_digits(source) or has_digits(text)):  # nor any code: most sentences
+        return 0
     return wrong_numbers(source, text) + lost_codes(source, text)

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from itertools import groupby
+from operator import eq
 
 from recoversat.inference.assembling import Draft
 from recoversat.inference.repairing import Repair
@@ -42,7 +43,7 @@ def without_loops(ids: Sequence[int], source: Sequence[int]) -> list[int]:
     [0, 1, 2, 3, 4, 6]
     """
     kept = list(range(len(ids)))
-    if len(ids) - len(set(ids)) < _LOOP - 1 or most_repeats(ids) < _LOOP:
+    if not _may_loop(ids) or most_repeats(ids) < _LOOP:
         return kept
     said = most_repeats(source)
     for size in range(1, _LONGEST + 1):
@@ -50,6 +51,13 @@ def without_loops(ids: Sequence[int], source: Sequence[int]) -> list[int]:
             if times > max(_LOOP - 1, said):
                 del kept[start + size * said : stop]
     return kept
+
+
+def _may_loop(ids: Sequence[int]) -> bool:
+    """Tell fast whether so many tokens stand a few places after their like that some may be a loop."""
+    if len(ids) - len(set(ids)) < _LOOP - 1:
+        return False
+    return any(sum(map(eq, ids, ids[size:])) >= size * (_LOOP - 1) for size in range(1, _LONGEST + 1))
 
 
 def _repeats(ids: Sequence[int], size: int) -> list[tuple[int, int, int]]:

@@ -27,9 +27,13 @@ class KeepProtected(Repair):
         super().__init__(name, translator, request)
         self.given: dict[str, Masked] = {}
         self.stand_ins: set[str] = set()
+        self.plain: set[str] = set()  # texts that have nothing to keep
 
     def prepare(self, text: str) -> str:
-        if not has_protected(text) or not (seen := mask(text, "long")) or not seen.stand_ins:
+        if not has_protected(text):
+            self.plain.add(text)
+            return text
+        if not (seen := mask(text, "long")) or not seen.stand_ins:
             return text
         self.given[text] = seen
         self.stand_ins.update(seen.stand_ins)
@@ -42,8 +46,9 @@ class KeepProtected(Repair):
         return put_back(seen, translation) or forced
 
     def doubts(self, draft: Draft) -> bool:
-        watched = self.stand_ins or has_protected(draft.source.text)
-        return bool(watched) and not self._keeps(draft, draft.text) and not _BROKEN.search(draft.source.text)
+        source = draft.source.text
+        watched = self.stand_ins or (source not in self.plain and has_protected(source))
+        return bool(watched) and not self._keeps(draft, draft.text) and not _BROKEN.search(source)
 
     def rewrite(self, drafts: list[Draft], write: Write) -> list[Draft]:
         masked = [mask(draft.source.text) or Masked("", draft.source.text, {}) for draft in drafts]

@@ -1,9 +1,11 @@
 """Numbers that a translation has lost or invented."""
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from recoversat.inference.translation import Translation
-from recoversat.text.numbers import wrong_numbers
+from recoversat.text.numbers import has_digits, in_24_hours, lost_codes, wrong_numbers
 from recoversat.text.tokenizer import BpeTokenizer
 from recoversat.vocab import EOS
 from tests.unit.inference.by_count import NUMBERS, numbers, writes
@@ -114,3 +116,12 @@ def test_text_without_letters_is_copied_where_numbers_are_looked_after() -> None
     copied = numbers(check=True).translate(texts)
     assert [t.text for t in copied] == texts
     assert {(t.repairs, t.steps) for t in copied} == {(("check_numbers",), 0)}
+
+
+_WITHOUT_DIGITS = st.text("ap.m: AB-one٣7", max_size=12).filter(lambda text: not has_digits(text))
+
+
+@given(_WITHOUT_DIGITS, _WITHOUT_DIGITS)
+def test_without_digits_no_number_is_wrong(source: str, translation: str) -> None:
+    assert wrong_numbers(source, translation) == lost_codes(source, translation) == 0
+    assert in_24_hours(source) == source

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from recoversat.inference.repairs.cut_loops import most_repeats, without_loops
+from recoversat.inference.repairs.cut_loops import _may_loop, most_repeats, without_loops
 
 ids = st.lists(st.integers(5, 8), max_size=40)
 
@@ -34,6 +34,11 @@ def test_short_repeats_are_left_alone(written: list[int], source: list[int]) -> 
         assert kept == list(range(len(written)))
     assert {written[at] for at in kept} == set(written)
     assert len(kept) <= len(written)
+
+
+@given(ids)
+def test_every_loop_is_suspected(written: list[int]) -> None:
+    assert _may_loop(written) or most_repeats(written) < 4
 
 
 def test_what_is_said_again_and_again_is_said_once(scripted) -> None:
