@@ -221,10 +221,10 @@ def test_trimming_loses_nothing(text: str) -> None:
 )
 def test_hostile_text_takes_no_longer_than_its_length(unit: str) -> None:
     text = "x" + unit * (100_000 // len(unit)) + "x"
-    started = time.perf_counter()
+    started = time.process_time()
     pieces(text)
     trim(text)
-    assert time.perf_counter() - started < 5
+    assert time.process_time() - started < 5
 
 
 def test_what_ends_a_line_ends_every_span() -> None:

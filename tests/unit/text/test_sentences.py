@@ -135,6 +135,6 @@ def test_parts_join_to_the_text_and_fit(text: str, limit: int) -> None:
 
 
 def test_a_megabyte_without_a_space_is_cut_in_seconds() -> None:
-    started = time.perf_counter()
+    started = time.process_time()
     assert len(split_to_fit("x" * 1_000_000, lambda part: len(part) <= 500)) == 2000
-    assert time.perf_counter() - started < 20
+    assert time.process_time() - started < 20

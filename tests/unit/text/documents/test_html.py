@@ -193,9 +193,9 @@ def test_content_stands_where_it_is_whole_words(
 )  # fmt: skip
 def test_hostile_markup_takes_no_longer_than_its_length(unit: str) -> None:
     for html in (unit * (50_000 // len(unit)), "<script>" + unit * (50_000 // len(unit))):
-        started = time.perf_counter()
+        started = time.process_time()
         assert source_of(list(blocks_of_html(html))) == html
-        assert time.perf_counter() - started < 5
+        assert time.process_time() - started < 5
 
 
 def test_an_odd_tag_name_is_a_tag_as_in_a_browser() -> None:
