@@ -23,6 +23,7 @@ _NUMEROUS = re.compile(
     re.IGNORECASE,
 )
 _CLOCK = re.compile(r"\b(0?[1-9]|1[0-2])(?:[:.]([0-5]\d))?[ \xa0]?([ap])(?:\.[ \xa0]?m\.|m\b)", re.IGNORECASE)
+_FROM_TO = re.compile(r"(?<=[ap]\.m\.)[ \xa0]?[-–][ \xa0]?(?=\d\d?(?::\d\d)? [ap]\.?m)")
 _FULL_HOUR = re.compile(r"(?<![\d:.,])(\d\d?)(?::00(?![\d:])|\.00(?=[ \xa0]?Uhr\b))")
 _DECADE = re.compile(r"(?<!\d)19(\d0)(?=['’]?s\b|-?ern?\b|iger)")
 _SENTENCE_END = re.compile(r"\s*(?:\Z|[\"”’)]*\s+[A-ZÄÖÜ])")
@@ -110,11 +111,35 @@ def in_24_hours(text: str) -> str:
         return text
 
     def hours(match: re.Match[str]) -> str:
-        hour = int(match[1]) % 12 + (12 if match[3] in "pP" else 0)
         ended = match[0].endswith(".") and _SENTENCE_END.match(text, match.end())
-        return f"{hour}:{match[2] or '00'}{'.' if ended else ''}"
+        return f"{_hour(match)}:{match[2] or '00'}{'.' if ended else ''}"
 
     return _CLOCK.sub(hours, text)
+
+
+def _hour(clock: re.Match[str]) -> int:
+    """Count from 0 to 23 the hour of a time that `_CLOCK` found."""
+    return int(clock[1]) % 12 + (12 if clock[3] in "pP" else 0)
+
+
+def uniform_times(text: str) -> str:
+    """Write the times of an English text in one way, the one that models have read most often.
+
+    >>> uniform_times("from 9AM to 4:30 pm, or at 7 PM."), uniform_times("9am-5pm"), uniform_times("at 7PM")
+    ('from 9 a.m. to 4:30 p.m., or at 7 p.m.', '9 a.m. to 5 pm', 'at 7 pm')
+    """
+    if not has_digits(text):
+        return text
+
+    def dotted(match: re.Match[str]) -> str:
+        after, half = text[match.end() :], match[3].lower()
+        if match[0].endswith("."):
+            half += ".m."
+        else:  # no full stop is put at the end of a text that has none
+            half += "m" if not after.strip() else ".m" if after.startswith(".") else ".m."
+        return f"{match[1]}{':' if match[2] else ''}{match[2] or ''} {half}"
+
+    return _FROM_TO.sub(" to ", _CLOCK.sub(dotted, text))
 
 
 def localized(source: str, translation: str, languages: tuple[str, str]) -> str:
@@ -124,11 +149,15 @@ def localized(source: str, translation: str, languages: tuple[str, str]) -> str:
 
     >>> localized("It is $1,249.50 for 2.5.0", "Es ist $1.249.50 für 2,5.0", ("en", "de"))
     'Es ist 1.249,50 $ für 2.5.0'
+    >>> localized("at 11:20 p.m.", "um 11:20 p.m.", ("en", "de"))
+    'um 23:20 Uhr'
     >>> localized("Am 03.04.2025 1.249,50 €", "On 03,04,2025 1.249,50 €", ("de", "en"))
     'On 03.04.2025 €1,249.50'
     """
     if set(languages) != set(_SEPARATORS):
         return translation
+    if languages[1] == "de" and _CLOCK.search(source):
+        translation = _CLOCK.sub(lambda match: f"{_hour(match)}:{match[2] or '00'} Uhr", translation)
     allowed = dict(_forms(source, languages[0]))
 
     def rewritten(match: re.Match[str]) -> str:

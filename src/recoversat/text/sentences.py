@@ -22,6 +22,9 @@ _GERMAN_ORDINAL = re.compile(
 _ABBREVIATION = re.compile(
     r"\b(?:Dr|Mrs?|Ms|Prof|St|Hr|Fr|Nr|vs|Fig|Abb|Art|Abs|bzw|ca|z\. ?B|d\. ?h|u\. ?a|e\. ?g|i\. ?e)\. *\Z"
 )
+# Nor after a time of the day, if a day follows: "at 9 a.m. Monday".
+_TIME = re.compile(r"\d ?[ap]\.m\. *\Z")
+_DAY = re.compile(r"(?:Mon|Tues|Wednes|Thurs|Fri|Satur|Sun)days?\b|(?:CES?T|[EP][SD]T|GMT|UTC|BST)\b")
 # After a clause, after a word, anywhere: the ways to cut, best first.
 _CLAUSE_END = re.compile(r"(?<=[,;:!?…)\]])\s++|(?<!\s)\s++(?=[–—(\[])|(?<=[，、；：。！？])")
 _SPACE = re.compile(r"\s+")
@@ -81,6 +84,7 @@ def _sentence_ends(line: str, language: str, offset: int) -> Iterator[int]:
         position += len(sentence)
         start = max(0, position - 40)
         goes_on = german and _GERMAN_ORDINAL.search(line, start, position)
+        goes_on = goes_on or (_TIME.search(line, start, position) and _DAY.match(line, position))
         if not (goes_on or _ABBREVIATION.search(line, start, position)):
             yield offset + position
 

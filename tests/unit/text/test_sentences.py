@@ -20,6 +20,7 @@ def sentences(text: str, language: str) -> list[str]:
         ("en", ["I live in the U.S.", "He lives in the U.K. too."]),
         ("en", ["It costs 3.50 dollars, e.g. at Smith & Co. in London.", "Cheap!"]),
         ("en", ["See fig. 3 and p. 12.", "Mr. J. R. Smith agreed."]),
+        ("en", ["It begins at 9 a.m. Monday in Berlin.", "We met at 9 p.m. CET.", "I came at 9 p.m.", "He was there."]),
         ("en", ["“Are you sure?” she asked.", "“Yes.”"]),
         ("en", ["Visit www.example.com.", "Or mail a.b@c.org.", "Thanks!"]),
         ("en", ["We met at 5 p.m. on Friday.", "It rained."]),

@@ -4,16 +4,16 @@ import re
 
 from recoversat.inference.assembling import Draft
 from recoversat.inference.repairing import Repair
-from recoversat.text.numbers import in_24_hours, localized
+from recoversat.text.numbers import localized, uniform_times
 
-_SEPARATED = re.compile(r"\d[.,:/]\d|[£$€¥]\s?\d|\d\s?[£$€¥]")
+_SEPARATED = re.compile(r"\d[.,:/]\d|[£$€¥]\s?\d|\d\s?[£$€¥]|\d ?[ap]\.?m\b")
 
 
 class LocalizeNumbers(Repair):
-    """Let the model read the times of a day as German writes them; write all numbers as the reader does."""
+    """Let the model read the times of a day in one English way; write all numbers as the reader does."""
 
     def prepare(self, text: str) -> str:
-        return in_24_hours(text) if self._languages == ("en", "de") else text
+        return uniform_times(text) if self._languages[0] == "en" else text
 
     def mend(self, draft: Draft) -> Draft:
         if not _SEPARATED.search(draft.text):

@@ -107,6 +107,14 @@ def test_numbers_travel_as_others_that_are_easier_to_copy() -> None:
     assert translator.translate(["no 8 7"])[0].text == "8 7"
 
 
+def test_times_that_came_out_wrong_are_read_in_24_hours() -> None:
+    translator = writes(NUMBERS, check_numbers=True)
+    translator.tokenizer = BpeTokenizer([*translator.tokenizer.pieces(range(10)), "p.m.", "19:00."])
+    translator.engine._script = lambda ids, k: [[11 if 11 in ids else 5, EOS]]  # "7" unless 19:00 is to be copied
+    (written,) = translator.translate(["no 7 p.m."])
+    assert (written.text, written.repairs) == ("19:00.", ("check_numbers",))
+
+
 def test_numbers_are_not_checked_where_nobody_asked() -> None:
     assert [t.text for t in numbers(check=False).translate(["no 7 8"])] == ["7 7"]
 

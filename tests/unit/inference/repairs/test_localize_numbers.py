@@ -2,7 +2,7 @@
 
 import pytest
 
-from recoversat.text.numbers import in_24_hours, localized
+from recoversat.text.numbers import in_24_hours, localized, uniform_times
 
 
 @pytest.mark.parametrize(
@@ -20,6 +20,8 @@ from recoversat.text.numbers import in_24_hours, localized
         ("$50 million", "$50 Millionen", "$50 Millionen"),
         ("3.5 and 5.3", "5.3 und 3.5", "5.3 und 3.5"),
         ("at 9:30", "um 9.30", "um 9:30"),
+        ("at 9 a.m. or 4:30 p.m.", "um 9 a.m. oder 4:30 pm.", "um 9:00 Uhr oder 16:30 Uhr."),
+        ("until 9", "bis 9 am Montag", "bis 9 am Montag"),  # no time of the day
     ],
 )
 def test_into_german(source: str, translation: str, expected: str) -> None:
@@ -62,12 +64,26 @@ def test_times(text: str, expected: str) -> None:
     assert in_24_hours(text) == expected
 
 
-def test_the_model_reads_times_as_the_reader_will(scripted) -> None:
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("at 4:30PM on Monday", "at 4:30 p.m. on Monday"),
+        ("at 4 p. m. or 5 pm, or 6 AM.", "at 4 p.m. or 5 p.m., or 6 a.m."),
+        ("at 12 am", "at 12 am"),  # no full stop is added at the end
+        ("9am–5pm and 7-8 pm", "9 a.m. to 5 p.m. and 7-8 pm"),
+        ("I am 5 amps", "I am 5 amps"),
+    ],
+)
+def test_times_in_one_way(text: str, expected: str) -> None:
+    assert uniform_times(text) == expected
+
+
+def test_the_model_reads_times_in_one_way(scripted) -> None:
     translator = scripted({"gas": ["the EOS"]})
     translator.set_decoding(localize_numbers=True)
     translator.source, translator.target = "en", "de"
     seen: list[str] = []
     translator.read, read = lambda texts: (seen.extend(texts), read(texts))[1], translator.read
     with pytest.raises(KeyError):  # there is no script for it
-        translator.translate(["at 4:30 p.m."])
-    assert seen == ["at 16:30."]
+        translator.translate(["at 4:30PM."])
+    assert seen == ["at 4:30 p.m."]
