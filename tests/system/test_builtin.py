@@ -228,6 +228,32 @@ def test_text_as_people_write_it_in_every_mode(tmp_path: Path, segments: str) ->
     assert sum(expected not in text for text, expected in zip(raw, AS_PEOPLE_WRITE.values(), strict=True)) > 2
 
 
+def test_times_of_the_day_are_right_however_they_are_typed() -> None:
+    times = {
+        "Please call me at 5 a.m. tomorrow.": "um 5 Uhr",
+        "Please call me at 5 p.m. tomorrow.": "um 17 Uhr",
+        "The concert starts at 7:30PM in the town hall.": "um 19[.:]30 Uhr",
+        "The flight departs at 6:45 AM and arrives at 11:20 PM.": "6[.:]45 Uhr .*23[.:]20 Uhr",
+        "We are open 9am–5pm, Monday to Friday.": "9 bis 17 Uhr",
+        "The meeting starts at 9 a.m. Monday in Berlin.": "9 Uhr [^.]*Berlin",
+    }
+    written = Translator(target="de", intra_threads=1).translate(list(times))
+    assert [one.text for one in written if not re.search(times[one.source], one.text)] == []
+
+
+def test_text_in_small_letters_or_capitals_has_its_names_and_nouns(translator: Translator) -> None:
+    texts = {
+        "en": ("wo ist der bahnhof in münchen?", "where is the train station in Munich?"),
+        "de": ("my name is peter and i live in munich", "ich heiße Peter und wohne in München"),
+    }
+    source, expected = texts[translator.target]
+    small, capitals, address = translator.translate([source, source.upper(), "see www.haus.de or haus@haus.de soon"])
+    assert small.text == expected
+    assert capitals.text == expected.upper()
+    assert "www.haus.de" in address.text
+    assert "haus@haus.de" in address.text
+
+
 def test_the_command_line_has_the_dial(tmp_path: Path) -> None:
     (tmp_path / "in").write_text("".join(f"{line}\n" for line in ENGLISH[:3]))
     runner, asked = CliRunner(), ["translate", str(tmp_path / "in"), "--to", "de", "--threads", "1"]

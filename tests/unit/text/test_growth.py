@@ -9,7 +9,7 @@ import pytest
 from recoversat.inference.repairs.cut_loops import without_loops
 from recoversat.inference.repairs.join_overlaps import says_twice
 from recoversat.inference.repairs.keep_spacing import columns, spaced_alike
-from recoversat.inference.repairs.lower_capitals import is_all_caps, to_sentence_case
+from recoversat.inference.repairs.lower_capitals import is_all_caps, is_all_small, to_sentence_case
 from recoversat.inference.repairs.one_quote_style import requoted
 from recoversat.inference.repairs.split_sentences import sentences_of
 from recoversat.text import numbers, parts, placeholders, sentences, wrapping
@@ -55,6 +55,7 @@ FUNCTIONS: dict[str, Callable[[str], object]] = {
     "columns": columns,
     "has_protected": placeholders.has_protected,
     "in_24_hours": numbers.in_24_hours,
+    "uniform_times": numbers.uniform_times,
     "in_language": lambda text: attributes.in_language(f"<p {text}>", "en", "de"),
     "invents_numbers": lambda text: numbers.invents_numbers(text, "1"),
     "keeps_hard": lambda text: placeholders.keeps_hard(text, text),
@@ -74,6 +75,7 @@ FUNCTIONS: dict[str, Callable[[str], object]] = {
     "hard_texts": placeholders.hard_texts,
     "has_words": placeholders.has_words,
     "is_all_caps": is_all_caps,
+    "is_all_small": is_all_small,
     "kept_elements": block.kept_elements,
     "parts_of": lambda text: parts.parts_of(text, "en", fits),
     "pieces": placeholders.pieces,

@@ -20,7 +20,10 @@ class Switch(NamedTuple):
 REPAIRS = {
     "keep_spacing": Switch("translate columns by themselves; runs of blanks are read as one and put back"),
     "split_sentences": Switch("translate several sentences in one line by themselves"),
-    "lower_capitals": Switch("translate text that is all in capitals in small letters, and give it capitals again"),
+    "lower_capitals": Switch(
+        "read text that is all in capitals or all in small letters with each word as the model knows it; what was in"
+        " capitals gets them again"
+    ),
     "join_overlaps": Switch("say once what the end of one segment and the beginning of the next both say"),
     "delete_tokens": Switch("leave out tokens that one more pass, with K = 1, marks by DEL; needs train.delete_tokens"),
     "cut_loops": Switch("say once what a translation says four times in a row or more, and its source does not"),
@@ -33,8 +36,9 @@ REPAIRS = {
     ),
     "keep_protected": Switch("keep URLs, e-mail addresses, placeholders, emoji and data such as base64 as they are"),
     "check_numbers": Switch(
-        "copy text without letters; where numbers or codes came out wrong, write again as one segment, then with other"
-        " numbers in their place, then the words around them by themselves; leave out a number that was made up"
+        "copy text without letters; where numbers or codes came out wrong, write again as one segment, then with times"
+        " in 24 hours, then with other numbers in their place, then the words around them by themselves; leave out a"
+        " number that was made up"
     ),
     "localize_numbers": Switch("write 1,249.50, £9.99 and 4:30 p.m. as the target language does (English, German)"),
     "one_quote_style": Switch("write quotation marks of one style: plain ones stay, others as the target has them"),
