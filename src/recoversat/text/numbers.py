@@ -156,9 +156,10 @@ def localized(source: str, translation: str, languages: tuple[str, str]) -> str:
     """
     if set(languages) != set(_SEPARATORS):
         return translation
-    if languages[1] == "de" and _CLOCK.search(source):
-        translation = _CLOCK.sub(lambda match: f"{_hour(match)}:{match[2] or '00'} Uhr", translation)
     allowed = dict(_forms(source, languages[0]))
+    if languages[1] == "de" and (times := list(_CLOCK.finditer(source))):
+        translation = _CLOCK.sub(lambda match: f"{_hour(match)}:{match[2] or '00'} Uhr", translation)
+        allowed |= {(str(_hour(time)), time[2]): (f"{_hour(time)}:{time[2]}",) for time in times if time[2]}
 
     def rewritten(match: re.Match[str]) -> str:
         forms = allowed.get(tuple(_DIGITS.findall(match[0])), (match[0],))

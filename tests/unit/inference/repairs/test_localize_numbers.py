@@ -21,6 +21,7 @@ from recoversat.text.numbers import in_24_hours, localized, uniform_times
         ("3.5 and 5.3", "5.3 und 3.5", "5.3 und 3.5"),
         ("at 9:30", "um 9.30", "um 9:30"),
         ("at 9 a.m. or 4:30 p.m.", "um 9 a.m. oder 4:30 pm.", "um 9:00 Uhr oder 16:30 Uhr."),
+        ("at 4:30 p.m., no. 4.30", "um 16.30 Uhr, Nr. 4.30", "um 16:30 Uhr, Nr. 4.30"),
         ("until 9", "bis 9 am Montag", "bis 9 am Montag"),  # no time of the day
     ],
 )
