@@ -4,8 +4,8 @@
 
 reads train.{en,de,origin}.{gz,xz} of each folder, writes OUT/pairs.{en,de}.
 `weights.yaml` says which origins, and how often. Old German spelling (Europarl, the Bible, books) is brought up to date
-where a word list says how. Which pairs are taken depends on their words alone, not on their order. The sentences of
-first.tsv and second.tsv, with which the model is judged, are left out.
+where a word list says how. Which pairs are taken depends on their words alone, not on their order. Lines that are, or
+have among their sentences, one of first.tsv, second.tsv and third.tsv, with which a model is judged, are left out.
 """
 
 import argparse
@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import IO
 
 import yaml
-from phrases import HERE, pairs_of, words_of
+from phrases import HERE, judged_words, words_of
 
 OLD_SPELLING = {"europarl", "europarl2", "bible", "books_pg"}
 # words of one language that the other does not have; they say whether a line is in the language it should be in
@@ -33,6 +33,7 @@ _STEMS = (
     "überfluß|prozeß|kongreß|kompromiß|verläß|zuläß|erlaß|anlaß|haß|paß|nuß|rußland|schloß|beschloß|genoß|goß|"
     "verdruß|genuß|mißbrauch|mißver|miß|riß|biß|vergiß|iß|mißtrau|umfaß|befaß|erfaß|friedensprozeß|ratschluß|verfaß|gefaß|faß|preßt|gepreßt|küß|kuß|naß"
 )
+_END = re.compile(r"(?<=[.!?]) +")  # of a sentence
 _WORD = re.compile(rf"\b({_STEMS})(\w*)", re.I)
 
 
@@ -91,16 +92,17 @@ def copies(key: bytes, weight: float) -> int:
 def chosen(folders: list[Path], weights: dict[str, float]) -> Iterator[tuple[str, str, str]]:
     """Yield the pairs worth learning from, each as often as its origin's weight says."""
     seen = set()
-    judged = words_of(pairs_of(HERE / "first.tsv") + pairs_of(HERE / "second.tsv"))
+    judged = judged_words()
     for english, german, origin in (line for folder in folders for line in pairs_in(folder)):
         key = hashlib.blake2b(f"{english}\t{german}".encode(), digest_size=10).digest()
         if origin not in weights or key in seen:
             continue
         seen.add(key)
-        if judged & words_of([(english, german)]):
+        target = modern(german) if origin in OLD_SPELLING else german
+        sentences = [one for side in (english, target) for one in _END.split(side)]
+        if judged & words_of([(english, target), *zip(sentences, sentences, strict=True)]):
             continue
         if english != german and is_prose(english) and is_prose(german) and is_in_language(english, german):
-            target = modern(german) if origin in OLD_SPELLING else german
             yield from [(english, target, origin)] * copies(key, weights[origin])
 
 

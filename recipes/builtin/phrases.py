@@ -3,7 +3,8 @@
     python recipes/builtin/phrases.py OUT --lines 150000        writes OUT/phrases.{en,de}
 
 The sentences of phrases.tsv are repeated; the rest is put together from words.yaml and the words of nouns.tsv, all of
-it written for this project. No sentence of first.tsv and second.tsv, with which the model is judged, is among them.
+it written for this project. No sentence of first.tsv, second.tsv and third.tsv is among them: a model is
+judged with those.
 """
 
 import argparse
@@ -195,6 +196,11 @@ def words_of(pairs: list[Pair]) -> set[str]:
     return {" ".join(re.findall(r"\w+", side.lower())) for pair in pairs for side in pair}
 
 
+def judged_words() -> set[str]:
+    """Return what the model is judged with, without marks and capitals."""
+    return words_of([pair for name in ("first", "second", "third") for pair in pairs_of(HERE / f"{name}.tsv")])
+
+
 def made(template: Pair, rng: random.Random, word: dict[str, Pair] | None = None) -> Pair:
     """Fill a template."""
     filled = {name: draw(rng) for name, draw in SLOTS.items() if f"{{{name}}}" in template[0]} | (word or {})
@@ -207,7 +213,7 @@ def phrases(lines: int, seed: int = 1) -> list[Pair]:
     """Return so many pairs; the same ones for the same seed."""
     rng = random.Random(seed)
     written = pairs_of(HERE / "phrases.tsv")
-    judged = words_of(pairs_of(HERE / "first.tsv") + pairs_of(HERE / "second.tsv"))
+    judged = judged_words()
     nouns = rows_of(HERE / "nouns.tsv")
 
     def one() -> Pair:

@@ -16,6 +16,7 @@ from pathlib import Path
 import numpy as np
 import yaml
 from pairs import HERE, copies, is_prose, opened
+from phrases import judged_words, words_of
 
 from recoversat.data.corpus import Corpus, Sentences, open_corpus
 from recoversat.data.prepare import write_corpus_files
@@ -27,12 +28,14 @@ LONGEST = 120  # tokens
 
 def monolingual(data: Path, corpus: Corpus, weights: dict[str, float]) -> Iterator[list[int]]:
     """Yield the sources of monolingual text, by the weights of their origins."""
+    judged = judged_words()
     for language, other in corpus.config.directions:
         with opened(data / f"mono.{language}") as text, opened(data / f"mono.{language}.origin") as origins:
             lines = (
                 line
                 for line, origin in zip(map(str.strip, text), map(str.strip, origins), strict=True)
                 if is_prose(line) and copies(line.encode(), min(1, weights.get(origin, 0)))
+                if not judged & words_of([(line, line)])
             )
             while block := list(islice(lines, 20_000)):
                 yield from corpus.tokenizer.encode(block, direction_tag(other))

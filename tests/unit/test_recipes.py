@@ -213,17 +213,34 @@ def test_examples_of_the_recipe_are_true(name: str) -> None:
 @pytest.mark.usefixtures("made")
 def test_phrases_hold_nothing_that_the_model_is_judged_with() -> None:
     phrases = importlib.import_module("phrases")
-    lists = [phrases.pairs_of(RECIPES / f"builtin/{name}.tsv") for name in ("first", "second")]
-    judged = phrases.words_of(lists[0] + lists[1])
+    lists = [phrases.pairs_of(RECIPES / f"builtin/{name}.tsv") for name in ("first", "second", "third")]
+    judged = phrases.words_of([pair for one in lists for pair in one])
     lines = phrases.phrases(3000)
     assert len(lines) == 3000
     assert lines == phrases.phrases(3000)
     assert not judged & phrases.words_of(lines)
-    assert [len(one) for one in lists] == [100, 100]
+    assert [len(one) for one in lists] == [100, 100, 100]
     assert not any("{" in side or ".." in side for pair in lines for side in pair)
     written = phrases.pairs_of(RECIPES / "builtin/phrases.tsv")
     assert not phrases.words_of(lists[0]) & phrases.words_of(written)
     assert set(written) & set(lines)
+
+
+@pytest.mark.usefixtures("made")
+def test_pairs_hold_nothing_of_it_either(tmp_path: Path) -> None:
+    phrases, pairs = importlib.import_module("phrases"), importlib.import_module("pairs")
+    english, german = phrases.pairs_of(RECIPES / "builtin/third.tsv")[0]
+    kept = ("The sun is shining today.", "Die Sonne scheint heute.")
+    other = (
+        (english.upper(), "Etwas ganz anderes."),
+        ("Something else is here.", german),
+        (f"{kept[0]} {english}", "Ja."),
+    )
+    rows = [(english, german), *other, kept]
+    for name, column in (("en", [row[0] for row in rows]), ("de", [row[1] for row in rows]), ("origin", ["chat"] * 5)):
+        with gzip.open(tmp_path / f"train.{name}.gz", "wt") as stream:
+            stream.writelines(f"{one}\n" for one in column)
+    assert list(pairs.chosen([tmp_path], {"chat": 1})) == [(*kept, "chat")]
 
 
 @pytest.mark.usefixtures("made")
@@ -324,8 +341,9 @@ def test_monolingual_text_is_translated_once_and_back_translation_ends_in_a_pers
     }
     for side, text in lines.items():
         (tmp_path / f"{side}.txt").write_text("\n".join((text * 9)[:9]) + "\n")
-        origins = ["gum"] * len(text) + ["gum", "closed"]
-        for name, rows in {f"mono.{side}": [*text, text[0], "Secret."], f"mono.{side}.origin": origins}.items():
+        origins = ["gum"] * len(text) + ["gum", "closed", "gum"]
+        judged = {"en": "good morning how are you", "de": "Guten Morgen, wie geht es Ihnen?"}[side]  # of first.tsv
+        for name, rows in {f"mono.{side}": [*text, text[0], "Secret.", judged], f"mono.{side}.origin": origins}.items():
             with gzip.open(tmp_path / f"{name}.gz", "wt") as stream:
                 stream.writelines(f"{row}\n" for row in rows)
     settings = {

@@ -95,9 +95,10 @@ def _changed(decode: DecodeConfig, asked: tuple[tuple[str, Any], ...]) -> Decode
 
 def _asked(segments: WantedSegments, quality: str | None, best_of: int | None) -> dict[str, Any]:
     """Return the settings that a call names; refuse what contradicts itself."""
-    given = {key: value for key, value in (("quality", quality), ("best_of", best_of)) if value is not None}
     if best_of is not None:
         check_whole(best_of=best_of)
+        best_of = int(best_of)  # of numpy too
+    given = {key: value for key, value in (("quality", quality), ("best_of", best_of)) if value is not None}
     asked = with_quality(given)
     if asked.get("exact") and isinstance(segments, tuple):
         raise UserError("exact: what is verified is drafted with one K; name one with segments, or none")
