@@ -12,7 +12,7 @@ $(VENV)/.installed: pyproject.toml constraints.txt
 	touch $@
 
 demo: $(DEMO)/.installed  # without torch: the built-in model translates, and shows its segments
-	@printf '%s\n' "Could you tell me where the station is?" "It was raining, so we stayed at home and played chess." \
+	@printf '%s\n' "Could you tell me where the station is?" "The children are playing in the garden because the weather is nice today." \
 	  | $(DEMO)/bin/recoversat translate --from en --to de --show segments
 	@printf '%s\n' "Wir leben seit zehn Jahren in dieser Stadt." "Sie hat letzte Woche ein neues Auto gekauft." \
 	  | $(DEMO)/bin/recoversat translate --from de --to en --show segments

@@ -99,8 +99,8 @@ SHOWN = {
         "Could you tell me where the station is?": "Könnten Sie mir sagen, wo der Bahnhof ist?",
         "Two dogs are running.": "Zwei Hunde laufen.",
         "Good morning!": "Guten Morgen!",
-        "It was raining, so we stayed at home and played chess.": (
-            "Es regnete, also blieben wir zu Hause und spielten Schach."
+        "The children are playing in the garden because the weather is nice today.": (
+            "Die Kinder spielen im Garten, weil das Wetter heute schön ist."
         ),
     },
     "en": {

@@ -26,7 +26,10 @@ REPAIRS = {
     ),
     "join_overlaps": Switch("say once what the end of one segment and the beginning of the next both say"),
     "delete_tokens": Switch("leave out tokens that one more pass, with K = 1, marks by DEL; needs train.delete_tokens"),
-    "cut_loops": Switch("say once what a translation says four times in a row or more, and its source does not"),
+    "cut_loops": Switch(
+        "write again in two segments what one did not end; say once what a translation says four times in a row or"
+        " more, and its source does not"
+    ),
     "whole_characters": Switch(
         "where segments have torn a character spelt in bytes, write again as one segment, or else keep the source",
         default=True,

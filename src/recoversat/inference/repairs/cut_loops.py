@@ -1,18 +1,37 @@
 """A model at a loss says the same thing again and again; a reader wants it once."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import groupby
 from operator import eq
 
+from recoversat.config import QUALITIES
 from recoversat.inference.assembling import Draft
-from recoversat.inference.repairing import Repair
+from recoversat.inference.repairing import Repair, Write
+from recoversat.vocab import TERMINATORS
 
-_LONGEST = 3  # tokens of what is repeated
+_LONGEST = 6  # tokens of what is repeated
 _LOOP = 4  # times in a row: language itself says things twice, and sometimes three times
 
 
 class CutLoops(Repair):
-    """Leave out what only repeats."""
+    """Write again in two segments, each with its own end, what one did not end; leave out what only repeats."""
+
+    def doubts(self, draft: Draft) -> bool:
+        return self._fewest > 1 and len(draft.decoded.segments) == 1 and not _has_ended(draft)
+
+    def rewrite(self, drafts: list[Draft], write: Write) -> list[Draft]:
+        plainly = self.request.decode.model_copy(update=QUALITIES["fast"])
+        request = replace(self.request, segments=self._fewest, beam=1, decode=plainly)
+        return write([draft.source.text for draft in drafts], request)
+
+    def is_better(self, again: Draft, first: Draft) -> bool:
+        return _has_ended(again) and bool(again.text.strip())
+
+    @property
+    def _fewest(self) -> int:
+        """The smallest K of several segments that the model knows; 1 where it knows none."""
+        return min((k for k in self.translator.config.train.segment_choices if k > 1), default=1)
 
     def mend(self, draft: Draft) -> Draft:
         kept = without_loops(draft.ids, draft.source.ids)
@@ -22,8 +41,12 @@ class CutLoops(Repair):
         return draft.without(set(places).difference(places[at] for at in kept))
 
 
+def _has_ended(draft: Draft) -> bool:
+    return all(segment and segment[-1] in TERMINATORS for segment in draft.decoded.segments)
+
+
 def most_repeats(ids: Sequence[int]) -> int:
-    """Return how many times in a row a token, a pair or a triple of tokens occurs at most.
+    """Return how many times in a row a token, or up to six of them, occur at most.
 
     >>> most_repeats([1, 2, 3]), most_repeats([7, 1, 2, 1, 2, 1, 2, 9]), most_repeats([5, 5, 5, 5])
     (1, 3, 4)

@@ -5,6 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from recoversat.inference.repairs.cut_loops import _may_loop, most_repeats, without_loops
+from tests.unit.inference.by_count import writes
 
 ids = st.lists(st.integers(5, 8), max_size=40)
 
@@ -17,6 +18,7 @@ ids = st.lists(st.integers(5, 8), max_size=40)
         ([7, 7, 7, 7], [], [7]),
         ([1, 2, 1, 2, 1, 2, 1, 2, 9], [], [1, 2, 9]),
         ([4, 1, 2, 3, 1, 2, 3, 1, 2, 3, 1, 2, 3], [], [4, 1, 2, 3]),
+        ([4, *[1, 2, 3, 1, 5, 6] * 4, 8], [], [4, 1, 2, 3, 1, 5, 6, 8]),
         ([7] * 6, [9] * 6, [7] * 6),
         ([7] * 7, [9] * 6, [7] * 6),
         ([6, 0, 0, 0, 0, 0], [6, 0, 0, 0, 0], [6, 0, 0, 0, 0]),
@@ -60,3 +62,15 @@ def test_a_loop_may_run_through_several_segments(scripted) -> None:
     (translation,) = translator.translate(["a b"])
     assert (translation.text, translator.tokenizer.decode(translation.ids)) == ("in the house", "in the house")
     assert [segment.overlap for segment in translation.segments] == [0, 2, 2]
+
+
+def test_what_one_segment_does_not_end_is_written_in_two() -> None:
+    endless = {("no 7 8", 1): ["7 8 7 8 7 EOS"], ("no 7", 1): ["7 no 7 no EOS"], ("no", 1): ["7 EOS"]}
+    scripts = endless | {("no 7 8", 2): ["7 EOS", "8 EOS"], ("no 7", 2): ["7 no 8 EOS", "no EOS"]}
+    plain, mended = (writes(scripts, extra_steps=1, cut_loops=cut) for cut in (False, True))
+    texts = ["no 7 8", "no 7", "no"]  # at most as long as the source and one more
+    assert [one.text for one in plain.translate(texts, segments=1)] == ["7 8 7 8", "7 no 7", "7"]
+    ended, endless_still, short = mended.translate(texts, segments=1)
+    assert (ended.text, ended.repairs, len(ended.segments)) == ("7 8", ("cut_loops",), 2)
+    assert (endless_still.text, endless_still.repairs) == ("7 no 7", ())  # two segments did not end either
+    assert (short.text, short.repairs) == ("7", ())
