@@ -15,10 +15,10 @@ from urllib.parse import quote
 from playwright.sync_api import sync_playwright
 
 PORT = 5973
-TEXT = "Es ist schwierig, gut Französisch zu sprechen."
+TEXT = "Wir werden alles tun, was wir können."
 VIEWS = {
     "light": (1180, 900, "light", ""),
-    "dark": (1180, 900, "dark", "&force=0.2.0.%E2%96%81hard"),
+    "dark": (1180, 900, "dark", "&force=0.3.0.%E2%96%81all"),
     "phone": (390, 800, "light", ""),
 }
 
