@@ -459,7 +459,7 @@ FAULTS = [
     fault("a capital stands at the first digit", "unit/inference/repairs/test_capitals.py",
           ("inference/repairs/lower_capitals.py", "letter.isalpha()", "letter.isalnum()")),
     fault("what did not end is not written again", "unit/inference/repairs/test_cut_loops.py",
-          ("inference/repairs/cut_loops.py", "and not _has_ended(draft)", "and False")),
+          ("inference/repairs/cut_loops.py", "and not _has_ended(draft) and", "and False and")),
     fault("what does not end either is better", "unit/inference/repairs/test_cut_loops.py",
           ("inference/repairs/cut_loops.py", "return _has_ended(again) and", "return")),
     fault("a word nobody knows is better with a capital", "unit/inference/repairs/test_lower_capitals.py",

@@ -198,12 +198,12 @@ def test_neighbours_are_trained_alike_and_stand_in_one_table(tmp_path: Path) -> 
 def made(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.syspath_prepend(RECIPES / "builtin")
     yield
-    for name in ("phrases", "roughen", "clean", "join", "pairs", "sources"):
+    for name in ("phrases", "roughen", "clean", "join", "losses", "pairs", "sources"):
         sys.modules.pop(name, None)
 
 
 @pytest.mark.usefixtures("made")
-@pytest.mark.parametrize("name", ["card", "clean", "join", "pairs", "phrases", "roughen", "sources"])
+@pytest.mark.parametrize("name", ["card", "clean", "join", "losses", "pairs", "phrases", "roughen", "sources"])
 def test_examples_of_the_recipe_are_true(name: str) -> None:
     results = doctest.testmod(importlib.import_module(name))
     assert results.attempted

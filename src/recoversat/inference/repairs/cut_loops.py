@@ -18,7 +18,7 @@ class CutLoops(Repair):
     """Write again in two segments, each with its own end, what one did not end; leave out what only repeats."""
 
     def doubts(self, draft: Draft) -> bool:
-        return self._fewest > 1 and len(draft.decoded.segments) == 1 and not _has_ended(draft)
+        return len(draft.decoded.segments) == 1 and not _has_ended(draft) and self._fewest > 1
 
     def rewrite(self, drafts: list[Draft], write: Write) -> list[Draft]:
         plainly = self.request.decode.model_copy(update=QUALITIES["fast"])
