@@ -119,6 +119,19 @@ def test_what_is_typed_and_asked_before_the_page_has_started_is_translated(page:
     assert page.get_by_label("Text to translate").input_value() == "two big dogs sleep"
 
 
+def test_who_is_about_to_type_when_the_page_starts_finds_no_sample(page: Page, site: Site) -> None:
+    held: list[Route] = []
+    page.route("**/models", lambda route: held.append(route))
+    page.goto(site.address)
+    page.get_by_label("Text to translate").focus()
+    (models,) = held
+    models.continue_()
+    expect(page.get_by_role("slider", name="Segments")).to_be_enabled()
+    page.keyboard.type("two big dogs sleep")
+    page.keyboard.press("Control+Enter")
+    ready(page, "TWO BIG DOGS SLEEP")
+
+
 def test_a_page_that_could_not_start_starts_when_asked_again(page: Page, site: Site) -> None:
     page.route("**/models", lambda route: route.abort())
     page.goto(site.address)

@@ -35,14 +35,15 @@ async function start() {
 let starting = null;
 const begin = () => (starting ??= start().catch(report).finally(() => (starting = null)));
 
-/** Bring back the example of the address, or begin with a sample; what was typed before the page had started stays. */
+/** Bring back the example of the address, or begin with a sample; what was typed before the page had started stays, and who is about to type finds no sample. */
 async function restore(typed) {
   const linked = readLink(location.hash);
   const example = typed && typed !== linked?.text ? { ...linked, text: typed, forced: [] } : linked;
   const at = example ? state.models.findIndex((m) => m.source === example.source && m.target === example.target) : 0;
   find("direction").value = String(Math.max(at, 0));
   takeModel(example?.segments);
-  find("text").value = example?.text ?? SAMPLES[model().source] ?? "";
+  const aboutToType = document.activeElement === find("text");
+  find("text").value = example?.text ?? (aboutToType ? "" : SAMPLES[model().source] ?? "");
   count();
   if (find("text").value.trim() && find("key-row").hidden) await translate(example?.forced ?? [], false);
 }
