@@ -30,7 +30,10 @@ def scores(reports: list[Path]) -> Iterator[str]:
         for way, rows in found.items():
             by_system = {row["system"]: row for row in rows if row["test_set"] == test}
             cells = [
-                f"{row['bleu']['value']:.1f} / {row['chrf']['value']:.1f} / {row['steps']['mean']:.1f}" if row else ""
+                f"{row['bleu']['value']:.1f} / {row['chrf']['value']:.1f}"
+                + (f" / {row['steps']['mean']:.1f}" if row["steps"] else "")  # none of a text that was given
+                if row
+                else ""
                 for row in map(by_system.get, systems)
             ]
             for row in list(by_system.values())[:1]:

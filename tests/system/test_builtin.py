@@ -185,13 +185,15 @@ def test_the_likelier_is_written_in_batches_as_alone(translator: Translator, ask
     if "best_of" in asked:
         lines = (DATA / f"tatoeba.{translator.source}").read_text(encoding="utf-8").splitlines()
         long = sorted(lines, key=len)[-20:]
-        judge, sure = copy(translator), {}
+        judge, sure, cut = copy(translator), {}, np.zeros(len(texts) + len(long), dtype=bool)
         judge.calibration = None  # the mean probability, by which is chosen, and no curve over it
         for name, way in (("found", {"segments": "auto"}), ("chosen", asked)):
             written = judge.translate([*texts, *long], confidence=True, **way)
             sure[name] = np.array([one.confidence or 0 for one in written])
+            cut |= ["cut_loops" in one.repairs for one in written]
         chosen, found = sure["chosen"], sure["found"]
-        assert (chosen > found - 0.02).all()  # what is repaired is not chosen by likelihood alone
+        assert (chosen > found - 0.02)[~cut].all()  # what is repaired is not chosen by likelihood alone
+        assert cut.sum() < 3
         assert chosen.sum() > found.sum()
 
 
@@ -442,7 +444,7 @@ def test_all_built_in_models_together_stay_small() -> None:
 
 
 def test_without_repairs_the_built_in_model_repeats_itself(recoversat: Run) -> None:
-    ask = ["translate", "--from", "en", "--to", "de", "--quality", "fast"]
+    ask = ["translate", "--from", "en", "--to", "de", "--segments", "2"]
     text = "Let me have a look.\n"
     repaired, raw = (recoversat(*ask, *options, stdin=text).stdout for options in ([], ["--no-repairs"]))
     assert (repaired, raw) == ("Lass mich mal sehen.\n", "Lass mich mal mal sehen.\n")
