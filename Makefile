@@ -13,9 +13,9 @@ $(VENV)/.installed: pyproject.toml constraints.txt
 
 demo: $(DEMO)/.installed  # without torch: the built-in model translates, and shows its segments
 	@printf '%s\n' "Could you tell me where the station is?" "The children are playing in the garden because the weather is nice today." \
-	  | $(DEMO)/bin/recoversat translate --from en --to de --show segments
+	  | $(DEMO)/bin/recoversat translate --from en --to de --segments 4 --show segments
 	@printf '%s\n' "Wir leben seit zehn Jahren in dieser Stadt." "Sie hat letzte Woche ein neues Auto gekauft." \
-	  | $(DEMO)/bin/recoversat translate --from de --to en --show segments
+	  | $(DEMO)/bin/recoversat translate --from de --to en --segments 4 --show segments
 	@echo "Now your own: echo 'Good morning!' | $(DEMO)/bin/recoversat translate --from en --to de"
 
 $(DEMO)/.installed: pyproject.toml constraints.txt
