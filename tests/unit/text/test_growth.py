@@ -9,12 +9,14 @@ import pytest
 from recoversat.inference.repairs.cut_loops import without_loops
 from recoversat.inference.repairs.join_overlaps import says_twice
 from recoversat.inference.repairs.keep_spacing import columns, spaced_alike
-from recoversat.inference.repairs.lower_capitals import is_all_caps, is_all_small, to_sentence_case
+from recoversat.inference.repairs.lower_capitals import is_all_caps, is_all_small, known_case, to_sentence_case
 from recoversat.inference.repairs.one_quote_style import requoted
 from recoversat.inference.repairs.split_sentences import sentences_of
 from recoversat.text import numbers, parts, placeholders, sentences, wrapping
 from recoversat.text.documents import attributes, block, elements, html
 from recoversat.text.documents.translating import translate_documents
+from recoversat.text.tokenizer import BpeTokenizer
+from recoversat.vocab import SPECIAL_PIECES
 from tests.nasty import REPEATED, stretched
 
 SHORTEST = 1500  # characters; then 2, 4 and 8 times as many
@@ -77,6 +79,7 @@ FUNCTIONS: dict[str, Callable[[str], object]] = {
     "is_all_caps": is_all_caps,
     "is_all_small": is_all_small,
     "kept_elements": block.kept_elements,
+    "known_case": lambda text: known_case(text, BpeTokenizer([*SPECIAL_PIECES, "a"])),
     "parts_of": lambda text: parts.parts_of(text, "en", fits),
     "pieces": placeholders.pieces,
     "places_of": lambda text: block.places_of("a", text),
