@@ -15,12 +15,17 @@
 #   mixed12                   twice the updates
 #   mixed-word                borders at words (also decoded with decode.begin_at=word)
 #   deleting                  token-wise deletion (train.delete_tokens)
-#   both                      the text of the beam and the references (distills again, with --with-references)
-#   second                    a second round: what the one model itself writes with three K and likes best
+#   both                      the text of the beam and the references
+#   second                    a second round: what the one model itself writes with three K and likes best; goes on from it
+#   all                       borders at words, the text of the beam and the references, twice the updates
 #
 # DATA holds ende200k/{train,valid,test}.{en,de} (train as .gz) and tests/tst201{3,4}.{en,de}. From the environment:
+#   CORPUS                    another folder of DATA with {train,valid}.{en,de}: multi30k, whose test set is test2016
+#   SETTINGS                  settings for every training, as "model.d_model=256 model.n_heads=4"
 #   STEPS, BATCH              updates of the one model (6000), target tokens of an update (32768); the teacher takes
 #                             TEACHER_STEPS (2500), NAT a quarter of STEPS, K = 2, 5, 10 three tenths
+#   OPTIMIZER, RATE, LATE_RATE  muon with a peak of 4e-3, and of 2e-3 where a student goes on from the one model
+#   VALIDATIONS               how often a training is validated and saved (5)
 #   PAPER_STEPS, PAPER_BATCH  of each training of `paper` and `ablations` (STEPS; 8192, as the preset has it)
 #   PAPER_RATE                their peak learning rate, with a warm-up and clipping, where large batches and few updates ask for
 #                             more than the paper's 3e-4
@@ -35,21 +40,24 @@
 # K = 2, 5 and 10 of our recipe start from the one model: after as many updates it writes as well with each K as a model
 # of its own.
 set -euo pipefail
-data=$1 out=$2 run=${RECOVERSAT:-recoversat} python=${PYTHON:-python3} steps=${STEPS:-6000}
+data=$1 out=$2 run=${RECOVERSAT:-recoversat} python=${PYTHON:-python3} steps=${STEPS:-6000} corpus=${CORPUS:-ende200k}
+read -ra chosen <<< "${SETTINGS:-}"
 shift 2
 mkdir -p "$out"
 
 training() {  # NAME CORPUS SETTINGS...: train with the sizes of the preset
-  local name=$1 corpus=$2 settings=() every=$(((steps + 4) / 5))
+  local name=$1 text=$2 settings=() setting times=${VALIDATIONS:-5}
+  local every=$(((steps + times - 1) / times))
   shift 2
   [ ! -f "$out/$name/done" ] || return 0
-  for setting in "$@"; do settings+=(--set "$setting"); done
-  $run train "$out/$corpus" --out "$out/$name" --preset iwslt16 --set train.steps="$steps" --set train.compile=true \
+  for setting in "${chosen[@]}" "$@"; do settings+=(--set "$setting"); done
+  $run train "$out/$text" --out "$out/$name" --preset iwslt16 --set train.steps="$steps" --set train.compile=true \
     --set train.validate_every=$every --set train.save_every=$every --set train.tensorboard=false "${settings[@]}" "${from[@]}" \
     && touch "$out/$name/done"
 }
 
-ours=(train.batch_tokens="${BATCH:-32768}" train.learning_rate=1.5e-3 train.warmup=300 train.clip_norm=1)
+ours=(train.batch_tokens="${BATCH:-32768}" train.optimizer="${OPTIMIZER:-muon}" train.learning_rate="${RATE:-4e-3}" train.warmup=300
+  train.clip_norm=1)
 papers=(train.batch_tokens="${PAPER_BATCH:-8192}")
 [ -z "${PAPER_RATE:-}" ] || papers+=(train.learning_rate="$PAPER_RATE" train.warmup=300 train.clip_norm=1)
 
@@ -59,10 +67,15 @@ student() {  # NAME SETTINGS...: from the teacher's text, encoder and decoder
   training "$name" "${text:-distilled}" "${ours[@]}" decode.join_overlaps=true "$@"
 }
 
-dedicated() {  # NAME SETTINGS...: the one model, made to write with one K
-  local name=$1 steps=$((steps * 3 / 10)) from=(--init-from "$out/mixed" --init-decoder)
+going_on() {  # NAME SETTINGS...: from the one model
+  local name=$1 from=(--init-from "$out/mixed" --init-decoder)
   shift
-  training "$name" distilled "${ours[@]}" decode.join_overlaps=true train.random_prob=0.3 train.learning_rate=7e-4 "$@"
+  training "$name" "${text:-distilled}" "${ours[@]}" decode.join_overlaps=true train.random_prob=0.3 \
+    train.learning_rate="${LATE_RATE:-2e-3}" "$@"
+}
+dedicated() {  # NAME K: the one model, made to write with one K
+  local steps=$((steps * 3 / 10))
+  going_on "$1" train.segments="$2"
 }
 
 as_in_the_paper() {  # K
@@ -71,9 +84,9 @@ as_in_the_paper() {  # K
 }
 
 stage_corpus() {
-  [ -d "$out/corpus" ] || $run prepare --src "$data/ende200k/train.en.gz" --tgt "$data/ende200k/train.de.gz" \
-    --valid-src "$data/ende200k/valid.en" --valid-tgt "$data/ende200k/valid.de" --out "$out/corpus" --preset iwslt16 \
-    --set data.src_lang=en --set data.tgt_lang=de
+  [ -d "$out/corpus" ] || $run prepare --src "$data/$corpus/train.en.gz" --tgt "$data/$corpus/train.de.gz" \
+    --valid-src "$data/$corpus/valid.en" --valid-tgt "$data/$corpus/valid.de" --out "$out/corpus" --preset iwslt16 \
+    --set data.src_lang=en --set data.tgt_lang=de "${chosen[@]/#/--set=}"
 }
 stage_teacher() {
   local steps=${TEACHER_STEPS:-2500} from=()
@@ -86,9 +99,8 @@ distilled_as() {  # NAME MODEL OPTIONS...
     "$out/$model" "$out/corpus" --out "$out/$name" --shard-size 10000 --batch-tokens 32768 "$@"
 }
 stage_distill() { distilled_as distilled teacher --beam 4; }
-every_k() {  # NAME SETTINGS...: one model for every K
-  student "$@" "train.segments=[1, 2, 3, 4, 5, 6, 8, 10]"
-}
+all_k="train.segments=[1, 2, 3, 4, 5, 6, 8, 10]"
+every_k() { student "$@" "$all_k"; }  # NAME SETTINGS...: one model for every K
 stage_mixed() { every_k mixed; }
 stage_mixed12() {
   local steps=$((steps * 2))
@@ -96,23 +108,31 @@ stage_mixed12() {
 }
 stage_mixed-word() { every_k mixed-word train.cut_at=word; }
 stage_deleting() { every_k deleting train.delete_tokens=0.2; }
+stage_distill-both() {  # as `distill --with-references` would write it, but nothing is translated again
+  [ -d "$out/distilled-both" ] || "$python" "$(dirname "$0")/builtin/join.py" "$out/distilled-both" "$out/distilled" "$out/corpus"
+}
 stage_both() {
-  distilled_as distilled-both teacher --beam 4 --with-references
+  stage_distill-both
   local text=distilled-both
   every_k both
 }
 stage_second() {
   distilled_as distilled-second mixed --best-of 3
-  local text=distilled-second
-  every_k second
+  local text=distilled-second steps=$((steps / 2))
+  going_on second "$all_k"
+}
+stage_all() {
+  stage_distill-both
+  local text=distilled-both steps=$((steps * 2))
+  every_k all train.cut_at=word
 }
 stage_nat() {
   local steps=$((steps / 4))
-  student nat model.kind=nat train.segments=1 train.compile=false
+  student nat model.kind=nat train.segments=1
 }
-stage_k2() { dedicated k2 train.segments=2; }
-stage_k5() { dedicated k5 train.segments=5; }
-stage_k10() { dedicated k10 train.segments=10; }
+stage_k2() { dedicated k2 2; }
+stage_k5() { dedicated k5 5; }
+stage_k10() { dedicated k10 10; }
 stage_paper-k2() { as_in_the_paper 2; }
 stage_paper-k5() { as_in_the_paper 5; }
 stage_paper-k10() { as_in_the_paper 10; }
@@ -144,6 +164,7 @@ stage_ablations() {  # a sweep of its own, in OUT/ablations
 test_set() {
   case $1 in
     ende200k) echo "ende200k=$data/ende200k/test.en,$data/ende200k/test.de" ;;
+    test2016) echo "test2016=$data/multi30k/test2016.en,$data/multi30k/test2016.de" ;;
     *) echo "$1=$data/tests/$1.en,$data/tests/$1.de" ;;
   esac
 }
@@ -168,6 +189,7 @@ evaluated() {  # from_model or from_output, OPTIONS...
     $add "words $name word" "mixed-word:segments=$name:begin_at=word"
     $add "beam and reference $name" "both:segments=$name"
     $add "second round $name" "second:segments=$name"
+    $add "all $name" "all:segments=$name"
     $add "one model $name kept" "mixed:segments=$name:overlaps=keep"
     $add "deleting $name" "deleting:segments=$name"
     $add "deleting $name deleted" "deleting:segments=$name:delete_tokens=true"

@@ -8,32 +8,36 @@
 #   trainings         SAT, NAT, CMLM, CTC and the deep-shallow AT, side by side
 #   sat nat cmlm ctc deep     one of them alone; A+B trains A and B side by side
 #   evaluate          the whole table, into OUT/neighbours
-#   bench             milliseconds of a sentence, the systems in turn, into OUT/neighbours-speed
+#   bench             milliseconds of a sentence on a GPU, the systems in turn, into OUT/speed-cuda
+#   bench-cpu         the same on one core, exported to int8 first, into OUT/speed-cpu
 #
 # DATA and what is read from the environment are those of recipes/ende200k.sh: STEPS (6000), BATCH (32768), TESTS, SAMPLES,
-# LATENCY, RECOVERSAT. Also CTC_PARTS, passes an update of CTC is split into (2: its decoder has three rows a source token), and
-# SENTENCES and DEVICE of `bench` (64, cuda). docs/neighbours.md says what each system does.
+# LATENCY, RECOVERSAT, CORPUS and so on. Also CTC_PARTS, passes an update of CTC is split into (2: its decoder has three rows a
+# source token), and SENTENCES, ROUNDS and WARM_UP of `bench` (64, 5, 0.5). docs/neighbours.md says what each system does.
 #
 # One SAT learns K = 2, 4 and 6, as one RecoverSAT learns every K. NAT of ende200k.sh has a quarter of the updates: the one here
 # (OUT/nat-full) has as many as the others. The deep-shallow AT (12+1 layers) learns from the same text, from nothing.
 set -euo pipefail
 data=$1 out=$2 run=${RECOVERSAT:-recoversat} steps=${STEPS:-6000}
+read -ra chosen <<< "${SETTINGS:-}"
 shift 2
 mkdir -p "$out"
 
 from=(--init-from "$out/teacher" --init-decoder)
 neighbour() {  # NAME SETTINGS...: from the teacher's text, encoder and decoder, as the students of ende200k.sh
-  local name=$1 settings=() setting every=$(((steps + 4) / 5))
+  local name=$1 settings=() setting times=${VALIDATIONS:-5}
+  local every=$(((steps + times - 1) / times))
   shift
   [ ! -f "$out/$name/done" ] || return 0
-  for setting in train.steps="$steps" train.batch_tokens="${BATCH:-32768}" train.learning_rate=1.5e-3 train.warmup=300 \
-    train.clip_norm=1 train.validate_every=$every train.save_every=$every train.tensorboard=false "$@"; do
+  for setting in "${chosen[@]}" train.steps="$steps" train.batch_tokens="${BATCH:-32768}" train.optimizer="${OPTIMIZER:-muon}" \
+    train.learning_rate="${RATE:-4e-3}" train.warmup=300 train.clip_norm=1 train.validate_every=$every train.save_every=$every \
+    train.tensorboard=false "$@"; do
     settings+=(--set "$setting")
   done
   $run train "$out/distilled" --out "$out/$name" --preset iwslt16 "${settings[@]}" "${from[@]}" && touch "$out/$name/done"
 }
 
-one_step() { neighbour "$@" train.segments=1 train.compile=false; }
+one_step() { neighbour "$@" train.segments=1 train.compile=true; }
 
 stage_shared() { "$(dirname "$0")/ende200k.sh" "$data" "$out" corpus teacher distill mixed; }
 stage_sat() { neighbour sat model.kind=sat "train.segments=[2, 4, 6]" train.random_prob=0 train.repeat_prob=0 train.compile=true; }
@@ -60,12 +64,13 @@ stage_trainings() { side_by_side sat nat cmlm ctc deep; }
 test_set() {
   case $1 in
     ende200k) echo "ende200k=$data/ende200k/test.en,$data/ende200k/test.de" ;;
+    test2016) echo "test2016=$data/multi30k/test2016.en,$data/multi30k/test2016.de" ;;
     *) echo "$1=$data/tests/$1.en,$data/tests/$1.de" ;;
   esac
 }
 
-systems=()
-add() { [ ! -d "$out/${2%%:*}/best" ] || systems+=(--system "$1=$out/$2"); }
+systems=() form=  # of the models: as trained, or -int8
+add() { [ ! -e "$out/${2%%:*}$form" ] || systems+=(--system "$1=$out/${2%%:*}$form:${2#*:}"); }
 all_systems() {  # nothing is repaired, as in the papers
   local name
   systems=()
@@ -73,26 +78,39 @@ all_systems() {  # nothing is repaired, as in the papers
   add "AT beam 4" teacher:beam=4:repairs=none
   add "deep-shallow AT" deep-shallow:repairs=none
   add "NAT" nat-full:repairs=none
-  add "NAT + LPD 9" "nat-full:lengths=9:teacher=$out/teacher:repairs=none"
+  add "NAT + LPD 9" "nat-full:lengths=9:teacher=$out/teacher$form:repairs=none"
   add "CTC" ctc:repairs=none
   for name in 4 10; do add "CMLM $name" "cmlm:iterations=$name:lengths=5:repairs=none"; done
   for name in 2 4 6; do add "SAT $name" "sat:segments=$name:repairs=none"; done
-  for name in 2 5 10 auto; do add "RecoverSAT $name" "mixed:segments=$name:repairs=none"; done
-  add "RecoverSAT best of 3" mixed:segments=auto:best_of=3:repairs=none
+  for name in 1 2 5 10 auto; do add "RecoverSAT $name" "mixed:segments=$name:repairs=none"; done
+  for name in 2 3; do add "RecoverSAT best of $name" "mixed:segments=auto:best_of=$name:repairs=none"; done
+  add "RecoverSAT tolerant" mixed:segments=10:exact=true:tolerance=0.5:repairs=none
   add "RecoverSAT exact" mixed:segments=auto:quality=exact:repairs=none
 }
+tests=() first=
+for name in ${TESTS:-ende200k tst2013 tst2014}; do
+  tests+=(--test "$(test_set "$name")")
+  first=${first:-$(test_set "$name")}
+done
 stage_evaluate() {
-  local tests=() name
   all_systems
-  for name in ${TESTS:-ende200k tst2013 tst2014}; do tests+=(--test "$(test_set "$name")"); done
-  $run evaluate "${systems[@]}" "${tests[@]}" --at "AT beam 4" --baseline "AT beam 4" --samples "${SAMPLES:-1000}" \
+  $run evaluate "${systems[@]}" "${tests[@]}" --at "AT beam 4" --baseline "RecoverSAT 5" --samples "${SAMPLES:-1000}" \
     --batch-size 256 --latency "${LATENCY:-100}" --out "$out/neighbours"
 }
-stage_bench() {
-  [ ! -d "$out/neighbours-speed" ] || return 0
+timed() {  # DEVICE OPTIONS...
+  local source=${first#*=}
+  [ ! -d "$out/speed-$1" ] || return 0
   all_systems
-  $run bench "${systems[@]}" --src "$data/ende200k/test.en" --sentences "${SENTENCES:-64}" --batch 1 --batch 64 --threads 1 \
-    --device "${DEVICE:-cuda}" --out "$out/neighbours-speed"
+  $run bench "${systems[@]}" --src "${source%%,*}" --ref "${source##*,}" --sentences "${SENTENCES:-64}" --batch 1 --batch 64 \
+    --threads 1 --rounds "${ROUNDS:-5}" --warm-up "${WARM_UP:-0.5}" --device "$@" --out "$out/speed-$1"
+}
+stage_bench() { timed cuda --together; }
+stage_bench-cpu() {
+  local form=-int8 name
+  for name in teacher deep-shallow nat-full ctc cmlm sat mixed; do
+    [ ! -d "$out/$name" ] || [ -d "$out/$name$form" ] || $run export "$out/$name" "$out/$name$form" --precision int8 --corpus "$out/distilled"
+  done
+  timed cpu
 }
 
 stages=("$@")

@@ -121,7 +121,8 @@ class Translator:
         config, _ = read_config(folder)
         if config.model.kind != "segments" or config.model.vocab_size != self.tokenizer.size:
             raise UserError(f"{teacher}: not an autoregressive teacher with the same vocabulary")
-        judge = load_engine(folder, config.model, EngineOptions(device, "float32"))
+        options = self._origin.options if self._origin else EngineOptions()  # as precise, and as many threads
+        judge = load_engine(folder, config.model, replace(options, device=device))
         self.engine = self.engine.judged_by(judge, n_lengths)
         self._origin = self._origin and replace(self._origin, judge=(folder.resolve(), n_lengths, device))
         return self

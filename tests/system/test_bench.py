@@ -61,6 +61,17 @@ def test_systems_are_timed_on_a_text(tmp_path: Path, recoversat: Run) -> None:
     assert recoversat("bench", *options, *files, *few, expect=2).stderr.endswith("add --force to replace it\n")
 
 
+def test_systems_may_be_loaded_together(tmp_path: Path, recoversat: Run) -> None:
+    model = write_tiny_model(tmp_path / "model")
+    write_sentences(tmp_path / "src", 4)
+    systems = [part for k in (1, 2) for part in ("--system", f"k{k}={model}:segments={k}")]
+    few = ["--rounds", 1, "--batch", 1, "--threads", 1, "--sentences", 2, "--warm-up", 0]
+    recoversat("bench", *systems, "--src", tmp_path / "src", "--out", tmp_path / "out", *few, "--together")
+    written = json.loads((tmp_path / "out" / "bench.json").read_text())
+    assert [(one["name"], one["start_s"], one["error"]) for one in written["systems"]] == [("k1", 0, None), ("k2", 0, None)]
+    assert len(written["rows"]) == 2
+
+
 def test_untrained_models_are_made_up_and_timed(tmp_path: Path, recoversat: Run) -> None:
     if CAN_BUILD:
         recoversat("build")

@@ -3,6 +3,7 @@
 K segments have drafted a translation. One causal pass over it says at every place what K = 1 would write there: all up
 to the first difference stands, and K = 1's own token after it. Then the rest of the draft is found again, where the end
 of what is written stands in it, and verified on. What comes out is what greedy decoding with K = 1 writes.
+What a pass says of the draft beyond the first difference is a hint: it mends the draft before it is verified on.
 
 With a tolerance a drafted token also stands where K = 1 finds it that much less likely than its own: fewer passes.
 """
@@ -17,6 +18,8 @@ from recoversat.vocab import BOS, EOS
 
 AHEAD = 12  # tokens verified at once: on a CPU a row costs a seventh of a pass, and few drafts are right to their end
 ALL = 1 << 30  # of those that are tolerated most stand to the end
+_SURE = 3  # drafted tokens that K = 1 would write itself, after which its word for another one is taken
+_NEAR = 3  # tokens that a draft may have too many before one that K = 1 wants now
 
 
 class Verifier(Protocol):
@@ -47,12 +50,13 @@ def write_verified(
     written: list[int] = []
     log_probs: list[float] = []
     accepted: list[bool] = []
-    ended, ahead = [*draft, EOS], verifier.most if tolerance else verifier.ahead
+    hoped, own = [*draft], [True] * (len(draft) + 1)  # what is proposed, and what of it and its end was drafted
+    ahead = verifier.most if tolerance else verifier.ahead
     passes, place = 0, 0
     while len(written) < limit and EOS not in written[-1:]:
         between_steps()
         last = written[-1] if written else BOS
-        proposed = list(draft[place : place + min(ahead, limit - len(written) - 1)])
+        proposed = hoped[place : place + min(ahead, limit - len(written) - 1)]
         if tolerance:
             choices, likely, given = verifier.compare([last, *proposed])
             stands = likely[:-1] - given <= tolerance
@@ -63,11 +67,33 @@ def write_verified(
         tokens = choices.tolist()
         agreed = len(proposed) if stands.all() else int(stands.argmin())
         written += [*proposed[:agreed], tokens[agreed]]
-        accepted += [True] * agreed + [ended[place + agreed : place + agreed + 1] == [tokens[agreed]]]
+        here = place + agreed
+        accepted += [*own[place:here], [*hoped, EOS][here : here + 1] == [tokens[agreed]] and own[here]]
         log_probs += [*given[:agreed].tolist(), float(likely[agreed])] if scores or tolerance else []
         verifier.forget(len(written))
-        place = find_again(written, draft, place + agreed)
+        if not tolerance:
+            take_hints(hoped, own, place, tokens, agreed)
+        place = find_again(written, hoped, here)
     return Decoded([written], [log_probs], passes, draft=list(draft), accepted=accepted)
+
+
+def take_hints(hoped: list[int], own: list[bool], place: int, tokens: Sequence[int], agreed: int) -> None:
+    """Mend a draft from `place` on: there K = 1 would write `tokens`, and is sure of the first that are `agreed` on.
+
+    Where it would write the tokens before one, but not that one, its own is put there, or what lies before it left out.
+
+    >>> hoped, own = [5, 6, 7, 8, 9, 10, 11], [True] * 8
+    >>> take_hints(hoped, own, 0, [4, 6, 7, 8, 20, 10, 11, 2], 0)
+    >>> hoped, own
+    ([5, 6, 7, 8, 20, 10, 11], [True, True, True, True, False, True, True, True])
+    """
+    proposed = hoped[place : place + len(tokens) - 1]
+    for at in range(len(proposed) - 1, agreed + _SURE, -1):
+        wanted, before, here = tokens[at], slice(at - _SURE, at), place + at
+        if wanted not in (proposed[at], EOS) and list(tokens[before]) == proposed[before]:
+            drafted = wanted in hoped[here : here + _NEAR + 1]
+            end = hoped.index(wanted, here) + 1 if drafted else here + 1
+            hoped[here:end], own[here:end] = [wanted], [drafted and own[end - 1]]
 
 
 def find_again(written: Sequence[int], draft: Sequence[int], place: int) -> int:

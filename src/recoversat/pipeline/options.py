@@ -261,6 +261,7 @@ class BenchOptions:
     rounds: Annotated[int, Option(min=1, help="Rounds in which the systems take turns.")] = 5
     warm_up: Annotated[float, Option(min=0, help="Seconds a system translates untimed before its turn.")] = 0.5
     sentences: Annotated[int | None, Option(min=1, help="Sentences a round; 64, untrained 16.")] = None
+    together: Annotated[bool, Option("--together", help="Load all systems at once: sooner; no start times.")] = False
     to: Annotated[str | None, Option(help="Language, where the built-in model is timed.")] = None
     no_repairs: NoRepairs = False
     form: Form = TableFormat.MARKDOWN

@@ -20,13 +20,13 @@ from recoversat.decoding.segmentwise import Decoded
 from recoversat.decoding.stepping import Ints
 from recoversat.engines.cuda.capture import Capturer
 from recoversat.engines.cuda.model import GraphModel
-from recoversat.engines.cuda.session import Bucket, Session, mask_width, steps_before_asking
+from recoversat.engines.cuda.session import Bucket, SteppingSession, mask_width, steps_before_asking
 from recoversat.engines.cuda.state import Field, Fields
 from recoversat.engines.torch.engine import top
 from recoversat.vocab import BOS, EOS
 
 
-class BeamSession(Session):
+class BeamSession(SteppingSession):
     """Keeps W hypotheses of every sentence."""
 
     def __init__(self, model: GraphModel, capturer: Capturer, bucket: Bucket) -> None:

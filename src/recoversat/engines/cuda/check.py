@@ -1,5 +1,6 @@
 """Are the fused kernels right on this machine? A small comparison before they are trusted."""
 
+from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
 
@@ -10,7 +11,7 @@ from recoversat.engines.cuda.capture import Capturer
 from recoversat.engines.cuda.layers import Layers, Make, ManyRows, logits
 from recoversat.engines.cuda.ops import Ops, PlainOps
 from recoversat.engines.cuda.session import mask_width
-from recoversat.engines.cuda.state import Memory, Rows, SegmentState
+from recoversat.engines.cuda.state import Memory, Rows, SegmentState, rung
 from recoversat.engines.cuda.weights import Affine, Weights
 from recoversat.vocab import BOS, DEL, N_SPECIAL
 
@@ -24,6 +25,7 @@ def check_ops(fused: Ops, plain: Ops, weights: Weights) -> None:
     """Raise an error where fused operations differ from plain ones, on random numbers in the model's sizes."""
     _check_add_norm(fused, plain, weights)
     _check_choose(fused, plain, weights)
+    _check_judge(fused, plain, weights)
 
 
 def _check_add_norm(fused: Ops, plain: Ops, weights: Weights) -> None:
@@ -42,14 +44,31 @@ def _check_add_norm(fused: Ops, plain: Ops, weights: Weights) -> None:
 def _check_choose(fused: Ops, plain: Ops, weights: Weights) -> None:
     mine, theirs = _state(weights), _state(weights)
     for _ in range(_STEPS):
-        logits = _random(_BATCH * _SEGMENTS, weights.sizes.vocab, weights) * 4 + weights.vocabulary.bias
-        rows = torch.arange(len(logits), device=weights.device)
-        logits[rows, N_SPECIAL + rows * 5 % (weights.sizes.vocab_true - N_SPECIAL)] += 50  # no ties
+        logits = _clear_logits(weights)
         logits[::3, DEL] += 90  # where it may be chosen
         fused.choose(logits.clone(), mine)
         plain.choose(logits.clone(), theirs)
     _assert_same_state(mine, theirs)
     torch.testing.assert_close(mine.log_probs, theirs.log_probs, rtol=1e-3, atol=1e-3)
+
+
+def _check_judge(fused: Ops, plain: Ops, weights: Weights) -> None:
+    logits = _clear_logits(weights)
+    labels = torch.arange(len(logits), device=weights.device) * 3 + N_SPECIAL
+    found = torch.zeros((2, 3, len(logits) + _LESS), device=weights.device)
+    for ops, noted in zip((fused, plain), found, strict=True):
+        ops.judge(logits.clone(), labels, noted[:, : len(logits)])
+    torch.testing.assert_close(*found, rtol=1e-3, atol=1e-3)
+    if not torch.equal(*found[:, 0]):
+        raise RuntimeError("the fused judgement of tokens finds others")
+
+
+def _clear_logits(weights: Weights) -> Tensor:
+    """Make logits of some rows, of which each has one best token."""
+    logits = _random(_BATCH * _SEGMENTS, weights.sizes.vocab, weights) * 4 + weights.vocabulary.bias
+    rows = torch.arange(len(logits), device=weights.device)
+    logits[rows, N_SPECIAL + rows * 5 % (weights.sizes.vocab_true - N_SPECIAL)] += 50  # no ties
+    return logits
 
 
 def check_few_rows(weights: Weights, make: Make, n_rows: int, length: int) -> None:
@@ -61,13 +80,14 @@ def check_few_rows(weights: Weights, make: Make, n_rows: int, length: int) -> No
     few, many = make(short), ManyRows(short, PlainOps())
     if few is None:
         raise RuntimeError("two layers do not fit, but all of them do")
-    few.compile(partial(_rehearse, few, short, *sizes))
+    few.compile(partial(_rehearse, few, short, *sizes, n_rows))
     _check_encoder(few, many, short, *sizes)
     _check_hidden(few, many, short, *sizes)
+    _check_passes(few, many, short, n_rows, length - _LESS)
     _check_writing(few, many, short, *sizes)
 
 
-def _rehearse(few: Layers, weights: Weights, n_rows: int, length: int) -> None:
+def _rehearse(few: Layers, weights: Weights, n_rows: int, length: int, rows_a_pass: int) -> None:
     """Launch every kernel that is compared."""
     for batch, steps in _FORCED.items():
         trial = _Trial(few, weights, n_rows, length, batch)
@@ -75,6 +95,8 @@ def _rehearse(few: Layers, weights: Weights, n_rows: int, length: int) -> None:
         for step in range(steps):
             trial.hidden(step)
         trial.write(0)
+    for _ in _Trial(few, weights, rows_a_pass, length, batch=1).passes():
+        pass
 
 
 def _shortened(weights: Weights) -> Weights:
@@ -101,6 +123,13 @@ def _check_hidden(few: Layers, many: Layers, weights: Weights, n_rows: int, leng
             _assert_close(weights, *(trial.forced(tokens, step) for trial in (mine, theirs)))
         for one, other in zip(mine.rows.caches, theirs.rows.caches, strict=True):
             _assert_close(weights, one, other)
+
+
+def _check_passes(few: Layers, many: Layers, weights: Weights, n_rows: int, length: int) -> None:
+    """Compare hidden states of passes whose rows see those before them."""
+    mine, theirs = (_Trial(layers, weights, n_rows, length, batch=1).passes() for layers in (few, many))
+    for one, other in zip(mine, theirs, strict=True):
+        _assert_close(weights, one, other)
 
 
 def _check_writing(few: Layers, many: Layers, weights: Weights, n_rows: int, length: int) -> None:
@@ -161,6 +190,21 @@ class _Trial:
         self.rows.mask[:, :, newest[step:]] = 0
         self.state.tokens.copy_(tokens)
         return self.hidden(step)
+
+    def passes(self) -> Iterator[Tensor]:
+        """Return hidden states of passes over given tokens after few and many others, some of which were forgotten."""
+        n, device = len(self.rows.newest), self.state.tokens.device
+        places = torch.arange(self.rows.caches[0].shape[1], device=device)
+        for seen in (0, n - _LESS, 2 * n + 1, 4 * n - _LESS):
+            if seen + n > len(places):
+                break
+            newest = places[seen : seen + n]
+            mask = torch.zeros((n, len(places)), dtype=self._weights.dtype, device=device)
+            mask.masked_fill_(places > newest[:, None], -torch.inf)
+            self.rows.newest.copy_(newest)
+            n_seen = min(rung(seen + n, self._layers.ladder), len(places))
+            tokens = newest * 5 % self._weights.sizes.vocab_true
+            yield self._layers.hidden(tokens, replace(self.rows, mask=mask[None]), n_seen, self._memory)
 
     def hidden(self, step: int) -> Tensor:
         """Return hidden states of a step with the newest tokens."""

@@ -59,6 +59,26 @@ def settle(
     tl.store(mask_ptr + sentence * mask_stride + place, hidden)
 
 
+@triton.jit
+def _best(line, barred, VOCAB: tl.constexpr, BLOCK: tl.constexpr):  # noqa: N803
+    """Read a row of logits once; return the best of them, its token and its log-probability."""
+    lanes = tl.arange(0, BLOCK)
+    best = tl.full((BLOCK,), -1.0e30, tl.float32)  # of each lane; finite, lest -inf meet -inf
+    total = tl.zeros((BLOCK,), tl.float32)
+    best_at = tl.zeros((BLOCK,), tl.int32)
+    for start in range(0, VOCAB, BLOCK):
+        columns = start + lanes
+        x = tl.load(line + columns, mask=columns < VOCAB, other=float("-inf")).to(tl.float32)
+        x = tl.where(columns == barred, float("-inf"), x)
+        larger = tl.maximum(best, x)
+        total = total * tl.exp(best - larger) + tl.exp(x - larger)
+        best_at = tl.where(x > best, columns, best_at)
+        best = larger
+    top = tl.max(best, axis=0)
+    token = tl.min(tl.where(best == top, best_at, VOCAB), axis=0)  # of equal ones the first
+    return top, token, -tl.log(tl.sum(total * tl.exp(best - top), axis=0))
+
+
 @triton.jit(do_not_specialize=["n_rows", "n_segments", "mask_stride"])  # one kernel for all batch sizes
 def _choose_kernel(
     logits_ptr, single_ptr, limits_ptr, active_ptr, tokens_ptr, steps_ptr, rows_ptr, n_active_ptr, mask_ptr,
@@ -69,25 +89,23 @@ def _choose_kernel(
     line = logits_ptr + row.to(tl.int64) * VOCAB
     single = tl.load(single_ptr + row)
     step, limit, active = tl.load(steps_ptr + row), tl.load(limits_ptr + row), tl.load(active_ptr + row)
-    lanes = tl.arange(0, BLOCK)
-    best = tl.full((BLOCK,), -1.0e30, tl.float32)  # of each lane; finite, lest -inf meet -inf
-    total = tl.zeros((BLOCK,), tl.float32)
-    best_at = tl.zeros((BLOCK,), tl.int32)
-    for start in range(0, VOCAB, BLOCK):
-        columns = start + lanes
-        x = tl.load(line + columns, mask=columns < VOCAB, other=float("-inf")).to(tl.float32)
-        x = tl.where((columns == DELETE) & (single != 0), float("-inf"), x)
-        larger = tl.maximum(best, x)
-        total = total * tl.exp(best - larger) + tl.exp(x - larger)
-        best_at = tl.where(x > best, columns, best_at)
-        best = larger
-    top = tl.max(best, axis=0)
-    token = tl.min(tl.where(best == top, best_at, VOCAB), axis=0)  # of equal ones the first
-    log_prob = -tl.log(tl.sum(total * tl.exp(best - top), axis=0))
+    _, token, log_prob = _best(line, tl.where(single != 0, DELETE, -1), VOCAB, BLOCK)
     settle(
         row, token, log_prob, step, limit, active, active_ptr, tokens_ptr, steps_ptr, rows_ptr, n_active_ptr, mask_ptr,
         log_ptr, log_probs_ptr, n_rows, n_segments, mask_stride, DELETE, END, EMPTY,
     )  # fmt: skip
+
+
+@triton.jit(do_not_specialize=["n_noted"])
+def _judge_kernel(logits_ptr, labels_ptr, found_ptr, n_noted, VOCAB: tl.constexpr, BLOCK: tl.constexpr):  # noqa: N803
+    """Note the best token of a row, its log-probability, and that of the row's label; room is for `n_noted` rows."""
+    row = tl.program_id(0)
+    line = logits_ptr + row.to(tl.int64) * VOCAB
+    given = tl.load(line + tl.load(labels_ptr + row)).to(tl.float32)
+    top, token, log_prob = _best(line, -1, VOCAB, BLOCK)
+    tl.store(found_ptr + row, token.to(tl.float32))  # ids below 2 ** 24 are exact
+    tl.store(found_ptr + n_noted + row, log_prob)
+    tl.store(found_ptr + 2 * n_noted + row, given - top + log_prob)
 
 
 class FusedOps:
@@ -111,4 +129,11 @@ class FusedOps:
             state.row_mask, state.log, state.log.view(torch.float32), n_rows, state.n_segments,
             state.row_mask.stride(0), VOCAB=vocab, BLOCK=min(4096, triton.next_power_of_2(vocab)),
             DELETE=DEL, END=EOS, EMPTY=PAD, num_warps=_WARPS,
+        )  # fmt: skip
+
+    def judge(self, logits: Tensor, labels: Tensor, found: Tensor) -> None:
+        n_rows, vocab = logits.shape
+        _judge_kernel[(n_rows,)](
+            logits, labels, found, found.stride(0), VOCAB=vocab, BLOCK=min(4096, triton.next_power_of_2(vocab)),
+            num_warps=_WARPS,
         )  # fmt: skip

@@ -3,12 +3,14 @@
 B sentences, S source, K rows a sentence and step, R = B * K, M cache rows, D model, H heads, E head, L decoder layers.
 """
 
+from weakref import WeakValueDictionary
+
 import torch
 from torch import Tensor
 
 from recoversat.engines.cuda.layers import Find, Layers, ManyRows, logits
 from recoversat.engines.cuda.ops import Ops
-from recoversat.engines.cuda.state import Memory
+from recoversat.engines.cuda.state import Encoded
 from recoversat.engines.cuda.weights import Weights
 
 _TOGETHER = 4  # steps that one graph takes, where nobody asks for what was written between them
@@ -20,17 +22,23 @@ class GraphModel:
     def __init__(self, weights: Weights, ops: Ops, find_few_rows: Find = lambda *sizes: None) -> None:
         self.weights, self.ops, self.most_together = weights, ops, _TOGETHER
         self.goes_ahead = False  # whether a sentence's next step is taken while the host asks if it has ended
+        self.copies_in_graphs = False  # whether the graph of a pass holds its copies; not run on a GPU yet
         self._many, self._find_few_rows = ManyRows(weights, ops), find_few_rows
         sizes = weights.sizes
         self._heads = (sizes.n_heads, sizes.head)
+        self._encoded: WeakValueDictionary[tuple[int, int], Encoded] = WeakValueDictionary()
         # (V,) what may not begin a segment, where not everything may
         self.barred = torch.zeros(sizes.vocab, dtype=torch.bool, device=weights.device)
 
-    def new_memory(self, batch: int, length: int, mask: Tensor) -> Memory:
-        """Make room for encoded sources."""
+    def encoded(self, batch: int, length: int) -> Encoded:
+        """Return the room for so many sources of such a length: all who ask for it share it, and keep it alive."""
         w = self.weights
-        shape = (batch, length, len(w.decoder), 2, *self._heads)
-        return Memory(torch.zeros(shape, dtype=w.dtype, device=w.device), mask)
+        found = self._encoded.get((batch, length))
+        if found is None:
+            shape = (batch, length, len(w.decoder), 2, *self._heads)
+            found = Encoded(torch.zeros(shape, dtype=w.dtype, device=w.device))
+            self._encoded[batch, length] = found
+        return found
 
     def new_caches(self, batch: int, rows: int) -> list[Tensor]:
         """Make room for the rows of every decoder layer."""

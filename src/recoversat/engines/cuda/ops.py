@@ -32,6 +32,9 @@ class Ops(Protocol):
     def choose(self, logits: Tensor, state: SegmentState) -> None:
         """Take the best token of each row, note it, and make the state that of the next step."""
 
+    def judge(self, logits: Tensor, labels: Tensor, found: Tensor) -> None:
+        """Note in `found` (3, R) the best token of each row, its log-probability, and that of the row's label (R,)."""
+
 
 class PlainOps:
     """The operations in plain torch: what the fused kernels are checked against."""
@@ -62,6 +65,12 @@ class PlainOps:
         state.rows.add_(state.n_segments)
         hidden = torch.zeros_like(going, dtype=state.row_mask.dtype).masked_fill_(~going, -torch.inf)
         state.row_mask.index_copy_(1, state.rows, hidden.view(-1, state.n_segments))
+
+    def judge(self, logits: Tensor, labels: Tensor, found: Tensor) -> None:
+        log_probs = logits.log_softmax(dim=-1, dtype=torch.float32)  # (R, V)
+        best, tokens = log_probs.max(dim=-1)
+        given = log_probs.gather(-1, labels[:, None])[:, 0]
+        found.copy_(torch.stack([tokens.float(), best, given]))  # ids below 2 ** 24 are exact
 
 
 def find_ops(device: torch.device, check: Callable[[Ops, Ops], None], wanted: bool | None) -> Ops:

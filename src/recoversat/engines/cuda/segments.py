@@ -14,12 +14,12 @@ from recoversat.decoding.segmentwise import Decoded
 from recoversat.decoding.stepping import Ints
 from recoversat.engines.cuda.capture import Capturer
 from recoversat.engines.cuda.model import GraphModel
-from recoversat.engines.cuda.session import Bucket, Session, mask_width, steps_before_asking
+from recoversat.engines.cuda.session import Bucket, SteppingSession, mask_width, steps_before_asking
 from recoversat.engines.cuda.state import Field, SegmentState
 from recoversat.vocab import BOS, PAD, TERMINATORS
 
 
-class SegmentSession(Session):
+class SegmentSession(SteppingSession):
     """Writes K segments of every sentence."""
 
     def __init__(self, model: GraphModel, capturer: Capturer, bucket: Bucket) -> None:

@@ -4,7 +4,7 @@ B sentences, S source, K rows a sentence gets in a step, M cache rows, D model.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import NamedTuple
 
@@ -12,7 +12,7 @@ from torch import Tensor
 
 from recoversat.engines.cuda.capture import Capturer, Replay
 from recoversat.engines.cuda.model import GraphModel
-from recoversat.engines.cuda.state import Arena, Field, Fields, Rows, hidden, rung
+from recoversat.engines.cuda.state import Arena, Field, Fields, Memory, Rows, hidden, rung
 from recoversat.vocab import PAD
 
 
@@ -30,8 +30,8 @@ class Bucket(NamedTuple):
         return self.room // self.width
 
 
-class Session(ABC):
-    """An encoder over static buffers, a step for each number of cache rows that one may look at, and their graphs."""
+class Session:
+    """An encoder over static buffers, and graphs of what is done after it, by their sizes."""
 
     def __init__(
         self, model: GraphModel, capturer: Capturer, bucket: Bucket, positions: Tensor, given: Fields,
@@ -48,7 +48,8 @@ class Session(ABC):
         self._encoder = model.layers(bucket.batch, 1, bucket.source)
         self._arena, self._hidden = Arena(given, weights.device, both, found), hidden(weights.dtype)
         self._host, self._tensors = self._arena.host, self._arena.device
-        self._memory = model.new_memory(*source, self._tensors["source_mask"])
+        self._encoded = model.encoded(*source)  # others write there too, between two uses of this session
+        self._memory = Memory(self._encoded.keys_values, self._tensors["source_mask"])
         self._source_positions = weights.source_positions(bucket.source)
         caches = model.new_caches(bucket.batch, bucket.room)
         self._rows = Rows(caches, positions, self._tensors["rows"], self._tensors["row_mask"])
@@ -59,9 +60,10 @@ class Session(ABC):
         """Let go of the graphs; the session is not used again."""
         self._captured.clear()
 
-    @abstractmethod
-    def _run_step(self, n_seen: int, special: bool) -> None:
-        """Take a step that looks at `n_seen` rows, or the first step where that has a choice of its own."""
+    @property
+    def _to_read(self) -> tuple[bytes, ...]:
+        """What the encoder would read now."""
+        return self._host["src"].tobytes(), self._host["source_mask"].tobytes()
 
     def _run_encoder(self) -> None:
         self._encoder.encode(self._tensors["src"], self._source_positions, self._memory)
@@ -74,6 +76,25 @@ class Session(ABC):
         for line, source in enumerate(sources):
             src[line, : len(source)] = source
             mask[line, : len(source)] = 0
+
+    def _replay(self, run: Callable[..., None], encode: bool, *sizes: int) -> None:
+        """Run something on the buffers, which may begin with the encoder; it is captured when it is first met."""
+        key = (encode, *sizes)
+        if encode:
+            self._encoded.of = ()  # until it is done
+        if key not in self._captured:
+            self._captured[key] = self._capturer.capture(partial(run, *key), self._arena.memory)
+        self._captured[key]()
+        if encode:
+            self._encoded.of = self._to_read
+
+
+class SteppingSession(Session, ABC):
+    """Writes step by step; a step looks at the cache rows that there may be by then."""
+
+    @abstractmethod
+    def _run_step(self, n_seen: int, special: bool) -> None:
+        """Take a step that looks at `n_seen` rows, or the first step where that has a choice of its own."""
 
     def _take_steps(self, most: int, unasked: int, n_left: str, special_first: bool = False) -> int:
         """Encode, and step until the host's `n_left[step]` is 0, which nobody asks before step `unasked`.
@@ -95,15 +116,8 @@ class Session(ABC):
         """Take some steps of those wanted, after so many others; return how many."""
         count = together(wanted, self._model.most_together)
         n_seen = min(rung((taken + count) * self._bucket.width, self._layers.ladder), self._bucket.room)
-        self._replay(taken == 0, count, n_seen, special_first and taken == 0)
+        self._replay(self._run, taken == 0, count, n_seen, special_first and taken == 0)
         return count
-
-    def _replay(self, encode: bool, count: int, n_seen: int, special_first: bool) -> None:
-        """Encode or not, and take some steps on the buffers; this is captured when it is first met."""
-        sizes = (encode, count, n_seen, special_first)
-        if sizes not in self._captured:
-            self._captured[sizes] = self._capturer.capture(partial(self._run, *sizes), self._arena.memory)
-        self._captured[sizes]()
 
     def _run(self, encode: bool, count: int, n_seen: int, special_first: bool) -> None:
         """Run what is captured; after the encoder come the first steps, which see what they write and no more."""

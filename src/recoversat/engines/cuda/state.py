@@ -61,8 +61,16 @@ class Arena:
 
     def ask(self) -> None:
         """Have the host's results set to the device's, when all that it was told to do so far is done."""
+        self.download()
+        self.note()
+
+    def download(self) -> None:
+        """Set the host's results to the device's, when it comes to that."""
         there, here = self._down
         here.copy_(there, non_blocking=True)
+
+    def note(self) -> None:
+        """Have `wait` wait for all that the device was told to do so far."""
         if self._answered:
             self._answered.record()
 
@@ -98,6 +106,14 @@ def hidden(dtype: torch.dtype) -> float:
     (-inf, -1024)
     """
     return int(torch.tensor(-torch.inf, dtype=dtype).view(torch.int16)) if dtype in _HALF else -np.inf
+
+
+@dataclass(eq=False)
+class Encoded:
+    """Keys and values of sources, where all sessions of as many and as long ones put theirs, one after the other."""
+
+    keys_values: Tensor  # (B, S, L, 2, H, E)
+    of: tuple[bytes, ...] = ()  # what the encoder read: tokens and their mask; empty while nobody knows
 
 
 @dataclass(frozen=True)

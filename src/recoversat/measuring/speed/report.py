@@ -53,7 +53,7 @@ def system_table(result: BenchResult) -> Table:
         [
             one.name, one.engine or MISSING, one.precision or MISSING, one.device or MISSING,
             str(one.segments or MISSING), str(one.beam), str(one.threads),
-            number(one.bytes / 1e6 if one.engine else None, 1), number(one.start_s if one.engine else None),
+            number(one.bytes / 1e6 if one.engine else None, 1), number(one.start_s or None),
             number(result.bleu.get(one.name)), one.error or MISSING,
         ]
         for one in result.systems

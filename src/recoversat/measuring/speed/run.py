@@ -3,6 +3,7 @@
 import sys
 import tempfile
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -106,16 +107,24 @@ def _spread(lines: list[str], n: int) -> list[str]:
 def _started(
     systems: Sequence[SystemSpec], asked: BenchOptions, first: str, length: int | None
 ) -> Iterator[list[Worker]]:
-    """Load all systems, one after the other, so that the times of loading mean something; end them afterwards."""
+    """Load all systems, one after the other, so that the times of loading mean something; end them afterwards.
+
+    Asked to load them `together` it is done sooner, and says nothing of those times.
+    """
     workers = [
         Worker(system, asked.device, threads, asked.warm_up)
         for system in systems
         for threads in ((system.threads,) if system.threads else thread_counts(asked))
     ]
     try:
+        if asked.together:
+            with ThreadPoolExecutor(len(workers)) as starters:
+                starters.map(lambda worker: worker.start(first, length), workers)
         for worker in workers:
-            worker.start(first, length)
+            if not asked.together:
+                worker.start(first, length)
             what = f"ready after {worker.start_s:.1f} s" if worker.alive else f"left out: {worker.error}"
+            worker.start_s *= not asked.together
             print(f"{worker.system.name}, {worker.threads} thread(s): {what}", file=sys.stderr, flush=True)
         if not any(worker.alive for worker in workers):
             raise UserError("no system could be loaded: " + "; ".join(dict.fromkeys(str(w.error) for w in workers)))

@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
@@ -68,6 +69,17 @@ class WrongChoice(PlainOps):
         super().choose(logits, state)
 
 
+class WrongJudge(PlainOps):
+    """Takes the second best for the best, or thinks too well of labels."""
+
+    def __init__(self, wrong: int) -> None:
+        self._wrong = wrong
+
+    def judge(self, logits: Tensor, labels: Tensor, found: Tensor) -> None:
+        super().judge(logits, labels, found)
+        found[self._wrong] += 0.5
+
+
 @torch.inference_mode()
 def test_kernels_that_differ_are_noticed(weights: Weights) -> None:
     check_ops(PlainOps(), PlainOps(), weights)
@@ -75,6 +87,9 @@ def test_kernels_that_differ_are_noticed(weights: Weights) -> None:
         check_ops(WrongNorm(), PlainOps(), weights)
     with pytest.raises(RuntimeError, match="other"):
         check_ops(WrongChoice(), PlainOps(), weights)
+    for wrong in range(3):
+        with pytest.raises((AssertionError, RuntimeError)):
+            check_ops(WrongJudge(wrong), PlainOps(), weights)
 
 
 def test_plain_operations_are_used_on_a_cpu_and_where_fused_ones_fail(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -122,6 +137,16 @@ class Padded(Few):
         super().encode(src, positions, Memory(memory.keys_values, memory.mask * 0))
 
 
+class SeesAhead(Few):
+    """Lets the rows of a pass see those after them."""
+
+    def attend_rows(
+        self, x: Tensor, y: Tensor, block: Block, rows: Rows, layer: int, n_seen: int
+    ) -> tuple[Tensor, Tensor]:
+        rows = replace(rows, mask=rows.mask.amax(dim=1, keepdim=True))
+        return super().attend_rows(x, y, block, rows, layer, n_seen)
+
+
 class SecondBest(Few):
     def write(self, state: SegmentState, rows: Rows, n_seen: int, memory: Memory) -> None:
         before = state.log_tokens.clone()
@@ -138,7 +163,7 @@ class Late(Few):
 
 
 @torch.inference_mode()
-@pytest.mark.parametrize("wrong", [Forgetful, Unmasked, Biased, Unsummed, Padded, SecondBest, Late])
+@pytest.mark.parametrize("wrong", [Forgetful, Unmasked, Biased, Unsummed, Padded, SeesAhead, SecondBest, Late])
 def test_layers_of_few_rows_that_differ_are_noticed(wrong: type[ManyRows], weights: Weights) -> None:
     check_few_rows(weights, partial(Few, ops=PlainOps()), 8, 16)
     with pytest.raises((AssertionError, RuntimeError)):
@@ -226,6 +251,7 @@ from recoversat.engines.cuda.engine import GraphEngine
 from recoversat.engines.cuda.ops import PlainOps
 from recoversat.engines.engine import Options
 from recoversat.engines.torch.engine import TorchEngine
+from recoversat.inference.exact import decode_exactly
 few_rows._UNITS = overlapping._UNITS = 64  # fewer programs: the interpreter runs one after the other
 config = ModelConfig(d_model=128, d_hidden=64, n_heads=2, encoder_layers=1, decoder_layers=1, vocab_size=120)
 model, cpu = lively_model(config), torch.device("cpu")
@@ -236,6 +262,8 @@ expected, got = reference.decode(*asked)[0], engine.decode(*asked)[0]  # which c
 assert isinstance(engine._model.layers(1, 3, 5), overlapping.Overlapping)
 assert (got.segments, got.steps) == (expected.segments, expected.steps)
 np.testing.assert_allclose(np.concatenate(got.log_probs), np.concatenate(expected.log_probs), atol=2e-4)
+verified = decode_exactly(engine, *asked)[0]
+assert verified.segments == engine.decode(asked[0], np.array([1]), asked[2])[0].segments
 check._FORCED = {1: 2, 2: 2}
 with torch.inference_mode():
     how = overlapping.Open(folded=True, told=True, streamed=True)
@@ -243,6 +271,7 @@ with torch.inference_mode():
         check.check_few_rows(engine._model.weights, partial(make, ops=PlainOps()), 16, 16)
 """,
         TRITON_INTERPRET="1",
+        RECOVERSAT_OVERLAPPING="1",
     )
 
 

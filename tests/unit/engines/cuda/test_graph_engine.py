@@ -12,11 +12,12 @@ from recoversat.decoding.stopping import stoppable
 from recoversat.decoding.verify import write_verified
 from recoversat.engines.cuda.beam import BeamSession
 from recoversat.engines.cuda.capture import Capturer, Replay, rehearse
+from recoversat.engines.cuda.causal import CausalSession
 from recoversat.engines.cuda.engine import AHEAD, GraphEngine
 from recoversat.engines.cuda.model import GraphModel
 from recoversat.engines.cuda.ops import PlainOps
 from recoversat.engines.cuda.segments import SegmentSession
-from recoversat.engines.cuda.session import Bucket
+from recoversat.engines.cuda.session import Bucket, Session
 from recoversat.engines.cuda.state import Arena, Field
 from recoversat.engines.cuda.weights import collect_weights
 from recoversat.engines.engine import Options
@@ -237,6 +238,9 @@ def test_a_step_asks_the_device_nothing_and_uses_nothing_of_the_host() -> None:
     beam = BeamSession(model, capturer, Bucket(2, 16, 4, 64))
     beam._run_encoder()
     beam._run_step(64, False)
+    causal = CausalSession(model, capturer, Bucket(1, 16, 32, 64))
+    for encode, n_rows in ((True, 32), (False, 16)):
+        causal._run(encode, n_rows, 64)
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
@@ -378,6 +382,108 @@ def test_drafts_are_verified_by_graphs_not_step_by_step(engines: Engines) -> Non
     got = decode_exactly(graphs, [source], k, one)[0]
     assert got.segments == expected.segments
     assert got.accepted  # none where K = 1 wrote every token itself
+
+
+@pytest.fixture
+def encodings(monkeypatch: pytest.MonkeyPatch) -> list[type[Session]]:
+    """Note whose encoder runs."""
+    found: list[type[Session]] = []
+    run = Session._run_encoder
+    monkeypatch.setattr(Session, "_run_encoder", lambda session: (found.append(type(session)), run(session))[1])
+    return found
+
+
+@pytest.mark.parametrize("length", [2, 14, 40])
+def test_exact_writes_what_one_segment_writes_and_encodes_once(
+    engines: Engines, encodings: list[type[Session]], length: int
+) -> None:
+    graphs, limits = engines[1], Options(limits=np.array([length + 20]))
+    for source in sources_of([length] * 5, seed=length):
+        expected = decode_greedily(graphs, [source], limits)[0]
+        encodings.clear()
+        got = decode_exactly(graphs, [source], np.array([4]), limits)[0]
+        assert encodings == [SegmentSession]
+        assert got.segments == expected.segments
+        np.testing.assert_allclose(got.log_probs[0], expected.log_probs[0], atol=2e-4)
+
+
+def test_a_source_that_others_wrote_over_is_encoded_again(engines: Engines, encodings: list[type[Session]]) -> None:
+    reference, graphs = engines
+    first, second = sources_of([20, 20])
+    shorter = second[:17]  # of the same bucket
+    limits = Options(limits=np.array([30]))
+    asked = [[BOS, 9, 10, 11], [20, 21, 22, 23, 24], [30], [31, 32], [33]]
+    mine, theirs = graphs.verifier(first, 60), reference.verifier(first, 60)
+    encoded = []
+    for number, tokens in enumerate(asked):
+        encodings.clear()
+        for one, other in zip(theirs.compare(tokens), mine.compare(tokens), strict=True):
+            np.testing.assert_allclose(one, other, atol=2e-4)
+        encoded.append(encodings == [CausalSession])
+        if number in {1, 2}:
+            graphs.decode([(second, shorter)[number - 1]], np.array([3]), limits)
+    assert encoded == [True, False, True, True, False]
+
+
+def test_what_is_encoded_is_known_by_all_that_the_encoder_reads(
+    engines: Engines, encodings: list[type[Session]]
+) -> None:
+    """A source and its beginning differ, though padding has the number of a token."""
+    graphs, limits = engines[1], Options(limits=np.array([5]))
+    (source,) = sources_of([12])
+    for own in (source, source[:-1], [*source[:-1], 0], source):
+        graphs.decode([source], np.array([3]), limits)
+        encodings.clear()
+        found = graphs.verifier(own, 60).compare([BOS, 9, 10])
+        assert encodings == ([] if own == source else [CausalSession])
+        for one, other in zip(engines[0].verifier(own, 60).compare([BOS, 9, 10]), found, strict=True):
+            np.testing.assert_allclose(one, other, atol=2e-4)
+
+
+def test_passes_of_few_and_many_rows_share_a_cache_and_forget(engines: Engines) -> None:
+    (source,) = sources_of([25])
+    tokens = sources_of([200], seed=7)[0]
+    reference, graphs = (engine.verifier(source, 90) for engine in engines)
+    at = 0
+    for n, kept in ((20, 5), (3, 8), (32, 20), (16, 36), (17, 40), (1, 41), (32, 60), (2, 61), (32, 62), (5, 67)):
+        for one, other in zip(*(own.compare(tokens[at : at + n]) for own in (reference, graphs)), strict=True):
+            np.testing.assert_allclose(one, other, rtol=1e-4, atol=2e-4)
+        at += n
+        for verifier in (reference, graphs):
+            verifier.forget(kept)
+
+
+def test_a_pass_has_no_more_rows_and_looks_at_no_more_places_than_it_needs(
+    engines: Engines, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    graphs, sizes = engines[1], list[tuple[int, ...]]()
+    replay = Session._replay
+    monkeypatch.setattr(
+        Session, "_replay", lambda session, run, *how: (sizes.append(how[1:]), replay(session, run, *how))[1]
+    )
+    verifier = graphs.verifier(sources_of([25])[0], 150)
+    for n in (13, 16, 17, 32, 13, 2):
+        verifier.compare([9] * n)
+    assert sizes == [(16, 64), (16, 64), (32, 64), (32, 128), (16, 128), (16, 128)]
+
+
+def test_copies_may_be_a_part_of_a_pass(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("recoversat.engines.cuda.engine.Capturer", RehearsingCapturer)
+    graphs, limits = GraphEngine(lively_model(SHAPES["small"]), CPU, torch.float32), Options(limits=np.array([45]))
+    graphs._model.copies_in_graphs = True
+    for source in sources_of([25, 25, 8, 25]):
+        expected = decode_greedily(graphs, [source], limits)[0]
+        assert decode_exactly(graphs, [source], np.array([4]), limits)[0].segments == expected.segments
+
+
+def test_room_for_encoded_sources_is_shared_and_given_back() -> None:
+    model = GraphModel(collect_weights(lively_model(SHAPES["odd"]), CPU, torch.float32), PlainOps())
+    one, other = model.encoded(1, 16), model.encoded(1, 16)
+    one.of = (b"a source",)
+    assert one is other
+    assert model.encoded(1, 32) is not one
+    del one, other
+    assert not model.encoded(1, 16).of
 
 
 def test_only_some_tokens_begin_segments_and_one_segment_begins_as_it_likes(engines: Engines) -> None:

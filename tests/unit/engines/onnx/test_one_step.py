@@ -103,6 +103,14 @@ def test_lengths_may_be_judged_by_a_teacher_as_with_torch(tmp_path: Path) -> Non
     assert [one.segments for one in wanted] == [one.segments for one in got]
 
 
+def test_a_judge_is_as_precise_as_what_it_judges(tmp_path: Path) -> None:
+    """An export may have int8 alone, of the teacher too."""
+    for name, kind in (("nat", "nat"), ("teacher", "segments")):
+        export_folder(write_tiny_model(tmp_path / name, kind=kind), tmp_path / f"{name}8", ("int8",), None, force=True)
+    judged = Translator(tmp_path / "nat8", device="cpu").judged_by(tmp_path / "teacher8", 3, "cpu")
+    assert len(judged.translate(write_sentences(tmp_path / "text", 3))) == 3
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_an_exported_folder_says_the_same_in_text(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("recoversat.export.folder._SAMPLE", 4)
