@@ -1,4 +1,4 @@
-"""Time the GPU engine's kernels for few rows beside torch's, with what is still open, and say where the time goes.
+"""Time the GPU engine's kernels for few rows beside torch's, and say where the time goes.
 
     python benchmarks/few_rows.py --seconds 35
 
@@ -6,10 +6,10 @@ An untrained model (d 512, ffn 512, 6 + 6 layers, 32k vocabulary, fp16) of fixed
 it: 25 source tokens, K = 10 takes 6 steps, K = 1 and beam 4 take 28. The ways:
 
     torch       torch's kernels
-    few rows    engines/cuda/few_rows.py, which two to four sentences take; also with kernels that begin early
+    few rows    engines/cuda/few_rows.py
+    few, early  the same kernels, begun early, which two to four sentences take
     late        engines/cuda/overlapping.py, which one sentence takes
-    late, ...   the same with one of its open questions (`overlapping.Open`) answered otherwise; ahead: the next step is
-                taken while the host asks whether all has ended; all: everything but 32 places
+    not ahead   the same, where no step is taken while the host asks whether all has ended
 
 Torch's and the oldest are also timed first and alone, lest a fault of the others take their times away. For each:
 milliseconds from ids to ids, those of its graphs on the GPU alone, how many tokens are torch's, and whether it writes
@@ -48,7 +48,7 @@ from recoversat.engines.cuda.few_rows import FewRows
 from recoversat.engines.cuda.kernels import FusedOps
 from recoversat.engines.cuda.layers import Layers
 from recoversat.engines.cuda.model import GraphModel
-from recoversat.engines.cuda.overlapping import Open, Overlapping
+from recoversat.engines.cuda.overlapping import Overlapping
 from recoversat.engines.cuda.segments import SegmentSession
 from recoversat.engines.cuda.session import Session
 from recoversat.engines.cuda.weights import Weights
@@ -56,21 +56,22 @@ from recoversat.engines.engine import Options
 
 K, SENTENCES, AGAIN, PROFILED = 10, 8, 5, 14
 COMPILED_STEPS = (0, 1, 2, 5, 7)  # K = 10, K = 1 and beam 4 take no kernels that these do not
-DEFAULT, ALL = "late", "late, all"
+DEFAULT = "late"
 
 
 class Way(NamedTuple):
     """A way to compute few rows: its kernels (None: torch's), and whether steps are taken while the host asks."""
 
     make: Callable[[Weights], Layers] | None
-    ahead: bool = False
+    ahead: bool = True
 
     def engine(self, base: GraphEngine) -> GraphEngine:
         """Return an engine that goes this way, with the weights of another."""
         engine, weights = copy.copy(base), base._model.weights
         layers = self.make(weights) if self.make else None
+        if layers and not self.ahead:
+            layers.goes_ahead = False
         engine._model = GraphModel(weights, base._model.ops, lambda *sizes: layers)
-        engine._model.goes_ahead = self.ahead
         engine._sessions = {}
         return engine
 
@@ -81,14 +82,9 @@ def ways() -> dict[str, Way]:
     return {
         "torch": Way(None),
         "few rows": Way(few),
-        "few rows, late": Way(partial(few, early=True)),
+        "few, early": Way(partial(few, early=True)),
         DEFAULT: Way(late),
-        "late, ahead": Way(late, ahead=True),
-        "late, 32 places": Way(partial(late, how=Open(places=32))),
-        "late, folded": Way(partial(late, how=Open(folded=True))),
-        "late, told": Way(partial(late, how=Open(folded=True, told=True))),
-        "late, streamed": Way(partial(late, how=Open(streamed=True))),
-        ALL: Way(partial(late, how=Open(folded=True, told=True, streamed=True)), ahead=True),
+        "not ahead": Way(late, ahead=False),
     }
 
 
@@ -256,7 +252,7 @@ def compare(
 
 def compare_batches(ready: dict[str, Prepared], rounds: int, until: float) -> None:
     """Time K = 10 of two and four sentences."""
-    names = ("torch", "few rows", "few rows, late", DEFAULT, ALL)
+    names = ("torch", "few rows", "few, early", DEFAULT)
     for batch in (2, 4):
         say(f"== K = {K}, batch {batch}")
         say_times(compare({name: ready[name] for name in names if name in ready}, rounds, until, batch))
@@ -264,7 +260,7 @@ def compare_batches(ready: dict[str, Prepared], rounds: int, until: float) -> No
 
 def compare_long(ready: dict[str, Prepared], rounds: int, until: float) -> None:
     """Time K = 1 and beam 4."""
-    some = {name: ready[name].engine for name in ("torch", "few rows", DEFAULT, ALL) if name in ready}
+    some = {name: ready[name].engine for name in ("torch", "few rows", DEFAULT) if name in ready}
     source = random_sources(1, _vocab(next(iter(some.values()))), SOURCE_LENGTH, SOURCE_LENGTH)
     long, one = options(1, GREEDY_STEPS), np.array([1])
     say("== K = 1 and beam 4, batch 1")
@@ -292,7 +288,7 @@ def compare_ending(ready: dict[str, Prepared], rounds: int, until: float) -> Non
     """Time sentences that end by themselves, one at once after the other: a step taken ahead then is in vain."""
     say(f"== K = {K}, batch 1, ends by itself after {STEPS} of {2 * STEPS} steps")
     with ending():
-        some = {name: ready[name] for name in (DEFAULT, "late, ahead") if name in ready}
+        some = {name: ready[name] for name in (DEFAULT, "not ahead") if name in ready}
         say_times(compare(some, rounds, until, steps=2 * STEPS))
 
 
@@ -354,7 +350,6 @@ def main() -> None:
         lambda: compare_ending(ready, 3, until),
         lambda: load(base),
         lambda: compare_long(ready, 3, until),
-        lambda: profile(ready[ALL].engine, ALL),
     ]
     for work in rest:
         if left() > 3:

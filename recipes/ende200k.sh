@@ -182,6 +182,11 @@ evaluated() {  # from_model or from_output, OPTIONS...
   for name in 2 5 10; do $add "RecoverSAT $name unrepaired" "k$name:repairs=none"; done
   for name in 2 5 10; do $add "paper recipe $name" "paper-k$name:repairs=none"; done
   for name in 1 2 5 10 auto; do $add "one model $name" "mixed:segments=$name"; done
+  for name in 1 2 5 10 auto; do $add "all $name" "all:segments=$name"; done
+  for name in "one model=mixed" all=all; do
+    $add "${name%=*} best of 6 8 10" "${name#*=}:segments=6,8,10"
+    $add "${name%=*} tolerant" "${name#*=}:segments=10:exact=true:tolerance=0.5"
+  done
   for name in 5 10; do
     $add "one model $name word" "mixed:segments=$name:begin_at=word"
     $add "12k $name" "mixed12:segments=$name"
@@ -189,7 +194,6 @@ evaluated() {  # from_model or from_output, OPTIONS...
     $add "words $name word" "mixed-word:segments=$name:begin_at=word"
     $add "beam and reference $name" "both:segments=$name"
     $add "second round $name" "second:segments=$name"
-    $add "all $name" "all:segments=$name"
     $add "one model $name kept" "mixed:segments=$name:overlaps=keep"
     $add "deleting $name" "deleting:segments=$name"
     $add "deleting $name deleted" "deleting:segments=$name:delete_tokens=true"

@@ -68,7 +68,10 @@ def test_systems_may_be_loaded_together(tmp_path: Path, recoversat: Run) -> None
     few = ["--rounds", 1, "--batch", 1, "--threads", 1, "--sentences", 2, "--warm-up", 0]
     recoversat("bench", *systems, "--src", tmp_path / "src", "--out", tmp_path / "out", *few, "--together")
     written = json.loads((tmp_path / "out" / "bench.json").read_text())
-    assert [(one["name"], one["start_s"], one["error"]) for one in written["systems"]] == [("k1", 0, None), ("k2", 0, None)]
+    assert [(one["name"], one["start_s"], one["error"]) for one in written["systems"]] == [
+        ("k1", 0, None),
+        ("k2", 0, None),
+    ]
     assert len(written["rows"]) == 2
 
 

@@ -196,8 +196,8 @@ def test_neighbours_are_trained_alike_and_stand_in_one_table(tmp_path: Path) -> 
     systems = [parse_system(line) for line in done.stdout.splitlines() if f"={tmp_path}/" in line]
     assert [one.name for one in systems] == [
         "AT greedy", "AT beam 4", "deep-shallow AT", "NAT", "NAT + LPD 9", "CTC", "CMLM 4", "CMLM 10", "SAT 2", "SAT 4",
-        "SAT 6", "RecoverSAT 1", "RecoverSAT 2", "RecoverSAT 5", "RecoverSAT 10", "RecoverSAT auto", "RecoverSAT best of 2",
-        "RecoverSAT best of 3", "RecoverSAT tolerant", "RecoverSAT exact",
+        "SAT 6", "RecoverSAT 1", "RecoverSAT 2", "RecoverSAT 5", "RecoverSAT 10", "RecoverSAT auto",
+        "RecoverSAT best of 2", "RecoverSAT best of 3", "RecoverSAT tolerant", "RecoverSAT exact",
     ]  # fmt: skip
     assert {one.decode.pop("repairs") for one in systems} == {"none"}
     assert [one.decode for one in systems if one.decode] == [

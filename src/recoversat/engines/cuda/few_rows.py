@@ -14,7 +14,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from recoversat.engines.cuda.early import compile_together, launch, wait_for_results
+from recoversat.engines.cuda.early import can_begin_early, compile_together, launch, wait_for_results
 from recoversat.engines.cuda.layers import ManyRows, linear
 from recoversat.engines.cuda.ops import Ops
 from recoversat.engines.cuda.state import Memory, Rows
@@ -233,7 +233,7 @@ class FewRows(ManyRows):
         super().__init__(weights, ops)
         half, sizes = weights.dtype != torch.float32, weights.sizes
         self._embedding, self._sizes, self._precision = weights.embedding, sizes, "tf32" if half else "ieee"
-        self._scale, self._early = sizes.head_true**-0.5, early
+        self._scale, self._early = sizes.head_true**-0.5, early and can_begin_early(weights.device)
         wide, narrow = (Tiles(128, 8, 3), Tiles(128, 4, 3)) if half else (Tiles(32, 4, 1), Tiles(32, 4, 1))
         self._self, self._cross, self._inner_tiles, self._outer = wide, narrow, narrow, narrow
 

@@ -3,7 +3,6 @@
 B sentences, S source, K rows a sentence and step, R = B * K, M cache rows, D model, H heads, E head.
 """
 
-import os
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Protocol
@@ -24,6 +23,7 @@ class Layers(Protocol):
 
     most_rows: int  # that a sentence may have in a step
     ladder: Sequence[int]  # numbers of cache rows for which it is worth capturing a step of its own
+    goes_ahead: bool  # whether the next step of a sentence is best taken while the host asks if it has ended
 
     def compile(self, work: Callable[[], object]) -> None:
         """Compile what `work` takes, where that is faster before it is done; what it leaves behind is of no use."""
@@ -46,6 +46,7 @@ class ManyRows:
 
     most_rows = 1 << 30
     ladder: Sequence[int] = SEEN
+    goes_ahead = False
 
     def __init__(self, weights: Weights, ops: Ops) -> None:
         self._weights, self._ops = weights, ops
@@ -131,7 +132,6 @@ def logits(weights: Weights, hidden: Tensor, single: bool) -> Tensor:
     return F.linear(hidden, output.weight, weights.single_bias if single else output.bias)
 
 
-OVERLAPPING = "RECOVERSAT_OVERLAPPING"  # in the environment: use the newest kernels for one sentence
 Make = Callable[[Weights], Layers | None]
 Find = Callable[[int, int, int], Layers | None]
 
@@ -146,14 +146,12 @@ class FewRowsFinder:
         self, weights: Weights, ops: Ops, check: Callable[[Make, int, int], None], wanted: bool | None
     ) -> None:
         self._weights, self._check, self._wanted = weights, check, wanted
-        overlapping: dict[str, tuple[int, Make]] = {
-            "kernels that begin early": (1, partial(_overlapping, ops=ops, early=True)),
-            "kernels that overlap": (1, partial(_overlapping, ops=ops, early=False)),
+        ways = (1, "kernels that overlap", _overlapping), (4, "kernels for few rows", _few_rows)
+        self._kinds: dict[str, tuple[int, Make]] = {  # for how many sentences; what is fastest first
+            f"{name}{', begun early' * early}": (most, partial(make, ops=ops, early=early))
+            for most, name, make in ways
+            for early in (True, False)
         }
-        wished = OVERLAPPING in os.environ  # off until they have run on a GPU as they are now (docs/log.md)
-        self._kinds: dict[str, tuple[int, Make]] = {  # for how many sentences
-            **(overlapping if wished else {}), "kernels for few rows": (4, partial(_few_rows, ops=ops)),
-        }  # fmt: skip
         self._made: dict[str, Layers | None] = {}
         self._found: dict[tuple[str, int, int], Layers | None] = {}
 
@@ -188,7 +186,7 @@ def _overlapping(weights: Weights, ops: Ops, early: bool) -> Layers | None:
     return Overlapping(weights, ops, early) if Overlapping.fits(weights) else None
 
 
-def _few_rows(weights: Weights, ops: Ops) -> Layers | None:
+def _few_rows(weights: Weights, ops: Ops, early: bool) -> Layers | None:
     from recoversat.engines.cuda.few_rows import FewRows
 
-    return FewRows(weights, ops) if FewRows.fits(weights) else None
+    return FewRows(weights, ops, early) if FewRows.fits(weights) else None

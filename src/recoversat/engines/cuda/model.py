@@ -21,7 +21,6 @@ class GraphModel:
 
     def __init__(self, weights: Weights, ops: Ops, find_few_rows: Find = lambda *sizes: None) -> None:
         self.weights, self.ops, self.most_together = weights, ops, _TOGETHER
-        self.goes_ahead = False  # whether a sentence's next step is taken while the host asks if it has ended
         self.copies_in_graphs = False  # whether the graph of a pass holds its copies; not run on a GPU yet
         self._many, self._find_few_rows = ManyRows(weights, ops), find_few_rows
         sizes = weights.sizes

@@ -56,15 +56,15 @@ def _sums(x, parts_ptr, at, kept, PARTS: tl.constexpr):  # noqa: N803
 
 @triton.jit(do_not_specialize=["n_rows", "each", "room"])
 def _inputs_kernel(
-    x_ptr, parts_ptr, tokens_ptr, table_ptr, positions_ptr, rows_ptr, gain_ptr, shift_ptr, weight_ptr, bias_ptr,
+    x_ptr, parts_ptr, tokens_ptr, table_ptr, positions_ptr, rows_ptr, sums_ptr, weight_ptr, bias_ptr,
     out_ptr, cache_ptr, n_rows, each, room, outputs, eps,
     SIZE: tl.constexpr, WIDTH: tl.constexpr, HEADS: tl.constexpr, ROWS: tl.constexpr, SPLIT: tl.constexpr,  # noqa: N803
-    UNITS: tl.constexpr, FOLDED: tl.constexpr, PARTS: tl.constexpr, LOOK_UP: tl.constexpr, CACHE: tl.constexpr,  # noqa: N803
-    RELU: tl.constexpr, EARLY: tl.constexpr, PRECISION: tl.constexpr,  # noqa: N803
+    UNITS: tl.constexpr, PARTS: tl.constexpr, LOOK_UP: tl.constexpr, CACHE: tl.constexpr, RELU: tl.constexpr,  # noqa: N803
+    EARLY: tl.constexpr, PRECISION: tl.constexpr,  # noqa: N803
 ):  # fmt: skip
     """Norm and product; LOOK_UP: of embeddings and positions; CACHE: outputs beyond HEADS are keys and values.
 
-    FOLDED: the norm's gain and shift are in the product's weights, and `gain` is what the mean adds to each output.
+    The norm's gain and shift are in the product's weights; `sums` is what a mean of 1 adds to each output.
     """
     first = tl.program_id(1) * UNITS
     at = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
@@ -72,12 +72,7 @@ def _inputs_kernel(
     units = first + tl.arange(0, UNITS)
     columns = _split(SPLIT, WIDTH // SPLIT)
     weight = tl.load(weight_ptr + units[None, None, :] * WIDTH + columns[:, :, None])
-    if FOLDED:
-        gain = tl.load(gain_ptr + units)
-    else:
-        every = tl.zeros((1, ROWS, 1), tl.int32) + columns[:, None, :]  # a norm's weights as the rows lie
-        gain, shift = tl.load(gain_ptr + every).to(tl.float32), tl.load(shift_ptr + every).to(tl.float32)
-    bias = tl.load(bias_ptr + units).to(tl.float32)
+    sums, bias = tl.load(sums_ptr + units), tl.load(bias_ptr + units)
     if LOOK_UP or CACHE:
         place = tl.load(rows_ptr) + at % each
     wait_for_results(EARLY)
@@ -95,12 +90,8 @@ def _inputs_kernel(
         x = tl.load(x, mask=kept[None, :, None], other=0.0)
     total, squares = _sums(x, parts_ptr, at, kept, PARTS)
     mean, rate = mean_and_rate(total, squares, eps, SIZE)
-    if FOLDED:
-        product = tl.sum(tl.dot(x, weight, input_precision=PRECISION), axis=0)
-        product = (product - mean[:, None] * gain[None, :]) * rate[:, None] + bias[None, :]
-    else:
-        normed = (x.to(tl.float32) - mean[None, :, None]) * rate[None, :, None] * gain + shift
-        product = tl.sum(tl.dot(normed.to(kind), weight, input_precision=PRECISION), axis=0) + bias[None, :]
+    product = tl.sum(tl.dot(x, weight, input_precision=PRECISION), axis=0)
+    product = (product - mean[:, None] * sums[None, :]) * rate[:, None] + bias[None, :]
     if RELU:
         product = tl.maximum(product, 0.0)
     product = product.to(kind)
@@ -116,17 +107,16 @@ def _inputs_kernel(
 
 @triton.jit
 def _store(out_ptr, parts_ptr, x, y, at, kept, WIDTH: tl.constexpr, UNITS: tl.constexpr, PARTS: tl.constexpr):  # noqa: N803
-    """Store x + y (ROWS, UNITS), and where the next norm wants PARTS of its sums, those of these units."""
+    """Store x + y (ROWS, UNITS), and of the PARTS of the next norm's sums those of these units."""
     share = tl.program_id(1)
     kind = out_ptr.dtype.element_ty
     units = share * UNITS + tl.arange(0, UNITS)
     out = (x.to(tl.float32) + y.to(kind).to(tl.float32)).to(kind)  # rounded as a product of its own would be
     tl.store(out_ptr + at[:, None] * WIDTH + units[None, :], out, mask=kept[:, None])
-    if PARTS:
-        out = out.to(tl.float32)
-        part = parts_ptr + at * (2 * PARTS) + share
-        tl.store(part, tl.sum(out, axis=1), mask=kept)
-        tl.store(part + PARTS, tl.sum(out * out, axis=1), mask=kept)
+    out = out.to(tl.float32)
+    part = parts_ptr + at * (2 * PARTS) + share
+    tl.store(part, tl.sum(out, axis=1), mask=kept)
+    tl.store(part + PARTS, tl.sum(out * out, axis=1), mask=kept)
 
 
 @triton.jit(do_not_specialize=["n_rows"])
@@ -264,49 +254,40 @@ def _attend_kernel(
     _store(out_ptr, parts_ptr, x, y, at, kept, WIDTH, UNITS, PARTS)
 
 
-class Open(NamedTuple):
-    """What no measurement has settled yet (`benchmarks/few_rows.py`); the defaults are what was measured."""
-
-    places: int = 64  # rows of a cache that attention sees at a time, at most
-    folded: bool = False  # a norm's gain and shift are put into the weights after it
-    told: bool = False  # and its sums are those that the kernels before have noted
-    streamed: bool = False  # programs that choose tokens read many blocks of the vocabulary, not one
-
-
 class _Product(NamedTuple):
     """A norm and the product after it, as `_inputs_kernel` takes them."""
 
     norm: Norm
-    gain: Tensor
-    shift: Tensor
-    weight: Tensor  # (out, D)
-    bias: Tensor
+    sums: Tensor  # (out,) of the weights, float32
+    weight: Tensor  # (out, D) with the norm's gain
+    bias: Tensor  # (out,) with what the norm's shift adds, float32
 
 
 class _Hidden(NamedTuple):
     """Rows between two blocks."""
 
     x: Tensor  # (R, D)
-    parts: Tensor  # (R, 2, PARTS) sums of some of their units, and of their squares; x where nobody asks for them
+    parts: Tensor  # (R, 2, PARTS) sums of some of their units, and of their squares; x where they are not known
 
 
 class Overlapping(ManyRows):
     """Steps and the encoder of few rows; their kernels begin early where the GPU lets them (`early` False: nowhere)."""
 
     ladder: Sequence[int] = (16, 32, *SEEN)
+    goes_ahead = True
 
-    def __init__(self, weights: Weights, ops: Ops, early: bool = True, how: Open = Open()) -> None:
+    def __init__(self, weights: Weights, ops: Ops, early: bool = True) -> None:
         super().__init__(weights, ops)
         half = weights.dtype != torch.float32
-        self._early, self._open = early and can_begin_early(weights.device), how
-        self.most_rows, self._places, self._precision = (32, how.places, "tf32") if half else (16, 16, "ieee")
-        self._parts = weights.sizes.d_model // _UNITS if how.told else 0
+        self._early = early and can_begin_early(weights.device)
+        self.most_rows, self._places, self._precision = (32, 64, "tf32") if half else (16, 16, "ieee")
+        self._parts = weights.sizes.d_model // _UNITS
         self._start = torch.zeros(1, dtype=torch.int64, device=weights.device)
         self._nothing = weights.embedding.new_zeros((1, weights.sizes.d_model))
-        self._encoder = [[self._prepared(block) for block in layer] for layer in weights.encoder]
-        self._decoder = [[self._prepared(block) for block in layer] for layer in weights.decoder]
-        self._to_memory = self._product(weights.encoder_norm, weights.memory)
-        self._vocabulary = Vocabulary(weights, self._precision, self._early, how.streamed)
+        self._encoder = [[_prepared(block) for block in layer] for layer in weights.encoder]
+        self._decoder = [[_prepared(block) for block in layer] for layer in weights.decoder]
+        self._to_memory = _product(weights.encoder_norm, weights.memory)
+        self._vocabulary = Vocabulary(weights, self._precision, self._early)
 
     @staticmethod
     def fits(weights: Weights) -> bool:
@@ -379,7 +360,7 @@ class Overlapping(ManyRows):
             _inputs_kernel, (triton.cdiv(n_rows, _ROWS), outputs // constants["UNITS"]), *hidden,
             *(looked_up or (x, x, x, x)), *product[1:], out, x if cache is None else cache, n_rows, each,
             1 if cache is None else cache.shape[1], outputs, norm.eps, first=first, SIZE=norm.size, WIDTH=width,
-            SPLIT=_split_of(width), FOLDED=self._open.folded, PARTS=0 if first else self._parts, **constants,
+            SPLIT=_split_of(width), PARTS=0 if first else self._parts, **constants,
         )  # fmt: skip
         return out
 
@@ -413,7 +394,7 @@ class Overlapping(ManyRows):
     def _new(self, hidden: _Hidden) -> _Hidden:
         """Make room for rows."""
         x = torch.empty_like(hidden.x)
-        return _Hidden(x, torch.empty((len(x), 2, self._parts), device=x.device) if self._parts else x)
+        return _Hidden(x, torch.empty((len(x), 2, self._parts), device=x.device))
 
     def _places_of(self, n_rows: int) -> int:
         """Say how many rows attention sees at a time of so many."""
@@ -425,16 +406,16 @@ class Overlapping(ManyRows):
             num_warps=_WARPS, num_stages=1, maxnreg=_REGISTERS,
         )  # fmt: skip
 
-    def _prepared(self, block: Block) -> tuple[_Product, Affine]:
-        return self._product(block.norm, block.inputs), block.output
 
-    def _product(self, norm: Norm, affine: Affine) -> _Product:
-        if not self._open.folded:
-            return _Product(norm, norm.weight, norm.bias, affine.weight, affine.bias)
-        weight = (affine.weight.float() * norm.weight.float()).to(affine.weight.dtype)
-        bias = affine.bias.float() + affine.weight.float() @ norm.bias.float()
-        sums = weight.float().sum(dim=1)
-        return _Product(norm, sums, sums, weight, bias)
+def _prepared(block: Block) -> tuple[_Product, Affine]:
+    return _product(block.norm, block.inputs), block.output
+
+
+def _product(norm: Norm, affine: Affine) -> _Product:
+    """Put a norm's gain and shift into the weights after it."""
+    weight = (affine.weight.float() * norm.weight.float()).to(affine.weight.dtype)
+    bias = affine.bias.float() + affine.weight.float() @ norm.bias.float()
+    return _Product(norm, weight.float().sum(dim=1), weight, bias)
 
 
 def _split_of(inputs: int) -> int:

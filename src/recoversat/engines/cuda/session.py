@@ -54,7 +54,7 @@ class Session:
         caches = model.new_caches(bucket.batch, bucket.room)
         self._rows = Rows(caches, positions, self._tensors["rows"], self._tensors["row_mask"])
         self._captured: dict[tuple[int, ...], Replay] = {}
-        self._ahead = model.goes_ahead and bucket.batch == 1
+        self._ahead = self._layers.goes_ahead and bucket.batch == 1
 
     def drop(self) -> None:
         """Let go of the graphs; the session is not used again."""

@@ -175,12 +175,11 @@ ON_A_GPU: Any = SimpleNamespace(device=torch.device("cuda"))  # weights of which
 
 @pytest.fixture
 def kinds(monkeypatch: pytest.MonkeyPatch, weights: Weights) -> dict[str, Few]:
-    monkeypatch.setenv(layers.OVERLAPPING, "1")
-    found = {name: Few(weights, PlainOps()) for name in ("early", "overlapping", "few rows")}
+    found = {name: Few(weights, PlainOps()) for name in ("early", "overlapping", "few rows, early", "few rows")}
     for name, kind in found.items():
-        kind.most_rows = 32 if name == "few rows" else 16
+        kind.most_rows = 32 if name.startswith("few rows") else 16
     monkeypatch.setattr(layers, "_overlapping", lambda _, ops, early: found["early" if early else "overlapping"])
-    monkeypatch.setattr(layers, "_few_rows", lambda _, ops: found["few rows"])
+    monkeypatch.setattr(layers, "_few_rows", lambda _, ops, early: found["few rows, early" if early else "few rows"])
     return found
 
 
@@ -190,17 +189,12 @@ def test_kernels_for_few_rows_are_checked_once_when_they_are_asked_for(kinds: di
     assert not asked
     assert find(1, 10, 25) is find(1, 16, 32) is find(1, 1, 17) is kinds["early"]
     assert asked == [(kinds["early"], 16, 32)]
-    assert find(1, 20, 25) is find(2, 20, 30) is find(4, 32, 32) is kinds["few rows"]  # the others do not take so many
+    assert (
+        find(1, 20, 25) is find(2, 20, 30) is find(4, 32, 32) is kinds["few rows, early"]
+    )  # the others do not take so many
     assert find(1, 1, 200) is find(1, 1, 100) is kinds["early"]
-    assert asked[1:] == [(kinds["few rows"], 32, 32), (kinds["early"], 16, 128)]
+    assert asked[1:] == [(kinds["few rows, early"], 32, 32), (kinds["early"], 16, 128)]
     assert find(5, 1, 1) is find(1, 33, 1) is None
-
-
-def test_the_newest_kernels_are_used_where_they_are_wished_for(
-    kinds: dict[str, Few], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.delenv(layers.OVERLAPPING)
-    assert FewRowsFinder(ON_A_GPU, PlainOps(), lambda make, *sizes: None, None).find(1, 5, 9) is kinds["few rows"]
 
 
 def test_where_kernels_for_few_rows_fail_others_are_used(kinds: dict[str, Few], weights: Weights) -> None:
@@ -212,6 +206,8 @@ def test_where_kernels_for_few_rows_fail_others_are_used(kinds: dict[str, Few], 
 
     assert FewRowsFinder(ON_A_GPU, PlainOps(), check, None).find(1, 5, 9) is kinds["overlapping"]
     wrong += ["overlapping"]
+    assert FewRowsFinder(ON_A_GPU, PlainOps(), check, None).find(1, 5, 9) is kinds["few rows, early"]
+    wrong += ["few rows, early"]
     assert FewRowsFinder(ON_A_GPU, PlainOps(), check, None).find(1, 5, 9) is kinds["few rows"]
     wrong += ["few rows"]
     assert FewRowsFinder(ON_A_GPU, PlainOps(), check, None).find(1, 5, 9) is None
@@ -221,7 +217,6 @@ def test_where_kernels_for_few_rows_fail_others_are_used(kinds: dict[str, Few], 
 
 
 def test_few_rows_are_written_without_triton(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(layers.OVERLAPPING, "1")
     for module in ("overlapping", "few_rows"):
         monkeypatch.setitem(sys.modules, f"recoversat.engines.cuda.{module}", None)
     assert FewRowsFinder(ON_A_GPU, PlainOps(), lambda make, *sizes: None, None).find(1, 5, 9) is None
@@ -266,12 +261,9 @@ verified = decode_exactly(engine, *asked)[0]
 assert verified.segments == engine.decode(asked[0], np.array([1]), asked[2])[0].segments
 check._FORCED = {1: 2, 2: 2}
 with torch.inference_mode():
-    how = overlapping.Open(folded=True, told=True, streamed=True)
-    for make in (partial(overlapping.Overlapping, how=how), few_rows.FewRows):
-        check.check_few_rows(engine._model.weights, partial(make, ops=PlainOps()), 16, 16)
+    check.check_few_rows(engine._model.weights, partial(few_rows.FewRows, ops=PlainOps()), 16, 16)
 """,
         TRITON_INTERPRET="1",
-        RECOVERSAT_OVERLAPPING="1",
     )
 
 
@@ -289,7 +281,7 @@ class Hopper:
     get_current_device = get_current_stream = lambda self, device=0: 0
 
 driver.set_active(Hopper())
-run, compiled, begins = JITFunction.run, [], []
+run, compiled = JITFunction.run, []
 def only_compile(self, *args, grid, warmup, **named):
     compiled.append(run(self, *args, grid=grid, warmup=True, **named))
 JITFunction.run = only_compile
@@ -305,11 +297,9 @@ config = ModelConfig(d_model=512, d_hidden=512, n_heads=8, encoder_layers=1, dec
 weights = collect_weights(Transformer(config), torch.device("cpu"), torch.float16)
 assert overlapping.Overlapping.fits(weights)
 with torch.inference_mode():
-    for how in (overlapping.Open(), overlapping.Open(folded=True, told=True, streamed=True)):
-        begins.append(len(compiled))
-        few = overlapping.Overlapping(weights, PlainOps(), how=how)
-        _Trial(few, weights, few.most_rows, 64, batch=1).write(2)
-    begins.append(len(compiled))
+    few = overlapping.Overlapping(weights, PlainOps())
+    _Trial(few, weights, few.most_rows, 64, batch=1).write(2)
+    begins = [0, len(compiled)]
     _Trial(few, weights, few.most_rows, 64, batch=1).encode()
 for kernel in compiled:
     assert kernel.metadata.shared <= 227 * 1024, (kernel.name, kernel.metadata.shared)

@@ -14,6 +14,7 @@ from recoversat.engines.cuda.beam import BeamSession
 from recoversat.engines.cuda.capture import Capturer, Replay, rehearse
 from recoversat.engines.cuda.causal import CausalSession
 from recoversat.engines.cuda.engine import AHEAD, GraphEngine
+from recoversat.engines.cuda.layers import ManyRows
 from recoversat.engines.cuda.model import GraphModel
 from recoversat.engines.cuda.ops import PlainOps
 from recoversat.engines.cuda.segments import SegmentSession
@@ -135,10 +136,10 @@ def test_forced_tokens_and_alternatives_come_out_the_same(engines: Engines) -> N
     assert_same(engines, sources, [3, 5, 2], [8, 9, 6], [{}, {}, {}])
 
 
-def test_a_step_taken_while_the_host_asks_changes_nothing() -> None:
+def test_a_step_taken_while_the_host_asks_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     config = SHAPES["small"]
     engines = TorchEngine(lively_model(config), CPU), GraphEngine(lively_model(config), CPU, torch.float32)
-    engines[1]._model.goes_ahead = True
+    monkeypatch.setattr(ManyRows, "goes_ahead", True)
     for source in sources_of([13, 25, 3, 25]):
         for n_segments, limit in ((1, 40), (5, 12), (5, 1)):
             assert_same(engines, [source], [n_segments], [limit])
