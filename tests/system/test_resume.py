@@ -8,7 +8,9 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -22,6 +24,7 @@ SHORT = [
     "--set", "train.steps=40", "--set", "train.save_every=5", "--set", "train.validate_every=15",
     "--set", "train.batch_tokens=256", "--set", "model.dropout=0.1", "--set", "train.log_every=3",
 ]  # fmt: skip
+WORKER = ["--set", "train.workers=1"]
 
 
 def command(toy: Path, out: Path, *more: str) -> list[str]:
@@ -80,6 +83,42 @@ def test_ctrl_c_saves_and_says_how_to_go_on(
     assert "Traceback" not in message
     recoversat(*command(toy, out)[3:])
     assert losses(out) == losses(undisturbed)
+
+
+@pytest.fixture
+def with_workers(toy: Path, tmp_path: Path, one_thread: dict[str, str]) -> Iterator["subprocess.Popen[str]"]:
+    """A training that has a checkpoint, and a data worker, in a process group of its own."""
+    arguments = command(toy, tmp_path / "run", *WORKER)
+    with subprocess.Popen(
+        arguments, env=one_thread, stderr=subprocess.PIPE, text=True, start_new_session=True
+    ) as process:
+        while process.poll() is None and not checkpoint_folders(tmp_path / "run"):
+            time.sleep(0.005)
+        yield process
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_to_the_whole_group_saves_too(
+    toy: Path, undisturbed: Path, tmp_path: Path, recoversat: Run, with_workers: "subprocess.Popen[str]", number: int
+) -> None:
+    """As `timeout`, systemd, Slurm and terminals send it: data workers leave it to the training."""
+    os.killpg(with_workers.pid, number)
+    _, message = with_workers.communicate(timeout=60)
+    assert with_workers.returncode == 2, message
+    assert "the same command continues from there" in message
+    assert "Traceback" not in message
+    reached = int(message.split("stopped at update ")[1].split(";")[0])
+    assert (tmp_path / f"run/checkpoints/step-{reached:08d}").is_dir()
+    recoversat(*command(toy, tmp_path / "run", *WORKER)[3:])
+    assert losses(tmp_path / "run") == losses(undisturbed)
+
+
+def test_data_workers_end_with_a_training_that_is_killed(with_workers: "subprocess.Popen[str]") -> None:
+    with_workers.kill()
+    with_workers.communicate(timeout=20)  # until nobody is left who could write to its standard error
+    assert with_workers.returncode == -signal.SIGKILL
 
 
 def test_finished_runs_do_nothing_and_changed_settings_are_refused(

@@ -1,6 +1,9 @@
 """Training, from a prepared corpus to the best checkpoint, in one function to read: `train`."""
 
 import json
+import os
+import signal
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, closing, nullcontext
@@ -299,8 +302,26 @@ def _load(batches: Batches, first: int) -> Iterator[list[Batch]]:
         sampler=range(first, batches.config.steps),
         num_workers=workers,
         prefetch_factor=4 if workers else None,
+        worker_init_fn=_end_with_the_training,
     )
     return iter(loader)
+
+
+def _end_with_the_training(worker: int) -> None:
+    """Let a worker end when its training does, and not before, by a signal to the whole group of processes.
+
+    torch's own workers outlive a training that is killed while they hand a batch over: the pipe is full for ever.
+    """
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_IGN)
+    training = os.getppid()
+
+    def watch() -> None:
+        while os.getppid() == training:
+            time.sleep(1)
+        os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()
 
 
 def _due(update: int, every: int, total: int) -> bool:
