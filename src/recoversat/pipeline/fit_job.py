@@ -7,7 +7,7 @@ All that a run would refuse is refused before its first stage, and by `--dry-run
 import os
 import shutil
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -28,6 +28,7 @@ _MAY_CHANGE = [f"{name} {key}" for name in ("teacher", "student") for key in EXT
 Say = Callable[[str], None]
 # Whatever the size: what a reader wants. The paper repairs nothing, so its presets do not either.
 _DECODE = {"join_overlaps": True, "never_empty": True, "cut_loops": True}
+_LETTERS = 12  # of a word, with the space after it: more have only languages that are written without spaces
 
 
 @dataclass(frozen=True)
@@ -45,15 +46,27 @@ class FitJob:
     with_decoder: bool = True  # False: start the student as the paper does; its decoder then needs many more updates
 
 
-def settings_for(n_pairs: int) -> dict[str, dict[str, Any]]:
+def looked_at(pairs: Iterable[tuple[str, str]]) -> tuple[int, bool]:
+    """Count pairs, and say whether targets have spaces between their words.
+
+    >>> looked_at([("One house.", "Ein Haus.")] * 2), looked_at([("We live here.", "我们住在这座城市的这个地方。")])
+    ((2, True), (1, False))
+    """
+    n_pairs, letters, words = 0, 0, 0
+    for _, target in pairs:
+        n_pairs, letters, words = n_pairs + 1, letters + len(target), words + len(target.split())
+    return n_pairs, letters < _LETTERS * words
+
+
+def settings_for(n_pairs: int, spaced: bool = True) -> dict[str, dict[str, Any]]:
     """Return settings that suit a corpus of so many pairs, as a config file would give them.
 
-    >>> settings_for(29_000)["model"]["d_model"]
-    256
+    >>> settings_for(29_000)["model"]["d_model"], settings_for(29_000)["train"]["cut_at"]
+    (256, 'word')
     """
     by_size = yaml.safe_load(Path(__file__).with_name("fit_defaults.yaml").read_text(encoding="utf-8"))
     settings: dict[str, dict[str, Any]] = next(found for limit, found in by_size.items() if n_pairs <= limit)
-    return settings | {"decode": _DECODE}
+    return settings | {"decode": _DECODE, "train": settings["train"] | ({"cut_at": "word"} if spaced else {})}
 
 
 def with_rhythm(config: Config, untouched: Config) -> Config:
@@ -74,9 +87,9 @@ def fit_job(asked: FitOptions) -> FitJob:
     pairs, valid = TextPairs(asked.src, asked.tgt), optional_pairs(asked.valid_src, asked.valid_tgt, "--valid")
     if segments and any(one.startswith("train.segments=") for one in overrides):
         raise UserError("K is named twice, by --segments and by --set train.segments: leave one of them out")
-    n_pairs = sum(1 for _ in pairs)
+    n_pairs, spaced = looked_at(pairs)
     as_in_the_paper = preset_name(config, preset) in PAPER_PRESETS
-    base = {} if as_in_the_paper else {"decode": _DECODE} if config or preset else settings_for(n_pairs)
+    base = {} if as_in_the_paper else {"decode": _DECODE} if config or preset else settings_for(n_pairs, spaced)
     suffixes = [unpacked_name(path).name.rpartition(".")[2] for path in (asked.src, asked.tgt)]
     base = base | {"data": base.get("data", {}) | dict(zip(("src_lang", "tgt_lang"), suffixes, strict=True))}
     k = [f"train.segments={segments}"] if segments else []

@@ -73,6 +73,26 @@ def test_the_draft_decides_how_long_it_takes_and_never_what_is_written(limit: in
             assert max(model.passes) <= AHEAD + 1
 
 
+class Counting(Model):
+    """Writes 10, 11, ... 21 and ends; what it writes depends on the token before alone."""
+
+    ahead = 30
+
+    def verify(self, tokens: Sequence[int], scores: bool) -> tuple[Ints, Floats]:
+        self.rows += tokens
+        chosen = [10 if token == BOS else EOS if token == 21 else token + 1 for token in tokens]
+        return np.array(chosen), np.zeros(len(tokens) if scores else 0, dtype=np.float32)
+
+
+@pytest.mark.parametrize("second", [[99], [99, 98, 19], []], ids=["another", "too many", "none"])
+def test_one_pass_also_mends_what_lies_beyond_the_first_difference(second: list[int]) -> None:
+    draft = [10, 11, 99, 13, 14, 15, 16, 17, 18, *(second or [19]), 20, 21]
+    written = write_verified(draft, Counting(0), 40, scores=False)
+    assert written.segments == [[*range(10, 22), EOS]]
+    assert written.steps == 2
+    assert written.accepted == [n not in (12, *((19,) if second == [99] else ())) for n in (*range(10, 22), EOS)]
+
+
 def test_a_good_draft_takes_few_passes() -> None:
     long = next(tokens for first in range(2000) if len(tokens := greedy(60, first)) > 2 * AHEAD and EOS in tokens)
     first = next(first for first in range(2000) if greedy(60, first) == long)

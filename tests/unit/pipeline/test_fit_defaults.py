@@ -32,6 +32,14 @@ def test_without_any_wish_the_size_decides(pairs: TextPairs) -> None:
     assert (plain.student.data.src_lang, plain.student.data.tgt_lang) == ("en", "txt")
 
 
+def test_targets_are_divided_at_words_where_spaces_show_them(pairs: TextPairs, tmp_path: Path) -> None:
+    assert job(pairs).student.train.cut_at == "word"
+    assert job(pairs, "train.cut_at=token").student.train.cut_at == "token"
+    assert job(pairs, preset="iwslt16").student.train.cut_at == "token"  # the paper's
+    (tmp_path / "train.zh").write_text("我们住在这座城市的这个地方。\n" * 30)
+    assert job(TextPairs(pairs.src, tmp_path / "train.zh")).student.train.cut_at == "token"
+
+
 @pytest.mark.parametrize("packed", [".gz", ".xz", ".zst"])
 def test_a_compressed_file_names_its_language_too(tmp_path: Path, packed: str) -> None:
     for name in ("train.en", "train.de"):
