@@ -9,11 +9,13 @@
 #   sat nat cmlm ctc deep     one of them alone; A+B trains A and B side by side
 #   evaluate          the whole table, into OUT/neighbours
 #   bench             milliseconds of a sentence on a GPU, the systems in turn, into OUT/speed-cuda
+#   report            the table of what `bench` let the GPU write, into OUT/report-cuda: no GPU needed, but without steps
 #   bench-cpu         the same on one core, exported to int8 first, into OUT/speed-cpu
 #
 # DATA and what is read from the environment are those of recipes/ende200k.sh: STEPS (6000), BATCH (32768), TESTS, SAMPLES,
 # LATENCY, RECOVERSAT, CORPUS and so on. Also CTC_PARTS, passes an update of CTC is split into (2: its decoder has three rows a
-# source token), and SENTENCES, ROUNDS and WARM_UP of `bench` (64, 5, 0.5). docs/neighbours.md says what each system does.
+# source token), and SENTENCES, ROUNDS and WARM_UP of `bench` (64, 5, 0.5;
+# UNSCORED=1: without BLEU). docs/neighbours.md says what each system does.
 #
 # One SAT learns K = 2, 4 and 6, as one RecoverSAT learns every K. NAT of ende200k.sh has a quarter of the updates: the one here
 # (OUT/nat-full) has as many as the others. The deep-shallow AT (12+1 layers) learns from the same text, from nothing.
@@ -69,8 +71,14 @@ test_set() {
   esac
 }
 
-systems=() form=  # of the models: as trained, or -int8
-add() { [ ! -e "$out/${2%%:*}$form" ] || systems+=(--system "$1=$out/${2%%:*}$form:${2#*:}"); }
+systems=() form= texts=  # of the models: as trained, or -int8; instead of them: a folder of what they wrote
+add() {
+  if [ -n "$texts" ]; then
+    [ ! -f "$texts/$1.txt" ] || systems+=(--system "$1=$texts/$1.txt")
+  else
+    [ ! -e "$out/${2%%:*}$form" ] || systems+=(--system "$1=$out/${2%%:*}$form:${2#*:}")
+  fi
+}
 all_systems() {  # nothing is repaired, as in the papers
   local name
   systems=()
@@ -98,13 +106,20 @@ stage_evaluate() {
     --batch-size 256 --latency "${LATENCY:-100}" --out "$out/neighbours"
 }
 timed() {  # DEVICE OPTIONS...
-  local source=${first#*=}
+  local source=${first#*=} reference=()
+  [ -n "${UNSCORED:-}" ] || reference=(--ref "${source##*,}")
   [ ! -d "$out/speed-$1" ] || return 0
   all_systems
-  $run bench "${systems[@]}" --src "${source%%,*}" --ref "${source##*,}" --sentences "${SENTENCES:-64}" --batch 1 --batch 64 \
+  $run bench "${systems[@]}" --src "${source%%,*}" "${reference[@]}" --sentences "${SENTENCES:-64}" --batch 1 --batch 64 \
     --threads 1 --rounds "${ROUNDS:-5}" --warm-up "${WARM_UP:-0.5}" --device "$@" --out "$out/speed-$1"
 }
 stage_bench() { timed cuda --together; }
+stage_report() {
+  local texts=$out/speed-cuda/outputs tests=(--test "$first")
+  all_systems
+  $run evaluate "${systems[@]}" "${tests[@]}" --at "AT beam 4" --baseline "RecoverSAT 5" --samples "${SAMPLES:-1000}" \
+    --subwords "$out/teacher" --out "$out/report-cuda"
+}
 stage_bench-cpu() {
   local form=-int8 name
   for name in teacher deep-shallow nat-full ctc cmlm sat mixed; do
