@@ -25,6 +25,7 @@
 #   STEPS, BATCH              updates of the one model (6000), target tokens of an update (32768); the teacher takes
 #                             TEACHER_STEPS (2500), NAT a quarter of STEPS, K = 2, 5, 10 three tenths
 #   OPTIMIZER, RATE, LATE_RATE  muon with a peak of 4e-3, and of 2e-3 where a student goes on from the one model
+#                             (the tables of 2026-11-16: adamw, 1.5e-3, 7e-4)
 #   VALIDATIONS               how often a training is validated and saved (5)
 #   PAPER_STEPS, PAPER_BATCH  of each training of `paper` and `ablations` (STEPS; 8192, as the preset has it)
 #   PAPER_RATE                their peak learning rate, with a warm-up and clipping, where large batches and few updates ask for
