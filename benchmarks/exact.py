@@ -322,7 +322,6 @@ def parsed() -> argparse.Namespace:
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--seconds", type=float, default=45, help="after which no round begins")
     parser.add_argument("--drafts", type=int, nargs="*", default=DRAFTS)
-    parser.add_argument("--copies", action="store_true", help="hold the copies of a pass in its graph")
     parser.add_argument("--kernels", action="store_true", help="also list kernels")
     parser.add_argument("--built-in", action="store_true", help="also compare with the exported model")
     parser.add_argument("--out", type=Path)
@@ -337,7 +336,6 @@ def main() -> None:
     translator = translator_of(args.model, args.device, args.to)
     engine = translator.engine
     assert isinstance(engine, GraphEngine)
-    engine._model.copies_in_graphs = args.copies
     say(f"{engine.description}; loaded in {time.perf_counter() - begun:.1f} s")
     if args.built_in:
         compare_with_export(translator, args.model, texts)

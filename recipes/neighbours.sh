@@ -9,13 +9,13 @@
 #   sat nat cmlm ctc deep     one of them alone; A+B trains A and B side by side
 #   evaluate          the whole table, into OUT/neighbours
 #   bench             milliseconds of a sentence on a GPU, the systems in turn, into OUT/speed-cuda
-#   report            the table of what `bench` let the GPU write, into OUT/report-cuda: no GPU needed, but without steps
 #   bench-cpu         the same on one core, exported to int8 first, into OUT/speed-cpu
+#   report            the table of what the GPU wrote in `bench`, into OUT/report-cuda: no GPU needed, but without steps
 #
 # DATA and what is read from the environment are those of recipes/ende200k.sh: STEPS (6000), BATCH (32768), TESTS, SAMPLES,
 # LATENCY, RECOVERSAT, CORPUS and so on. Also CTC_PARTS, passes an update of CTC is split into (2: its decoder has three rows a
-# source token), and SENTENCES, ROUNDS and WARM_UP of `bench` (64, 5, 0.5;
-# UNSCORED=1: without BLEU). docs/neighbours.md says what each system does.
+# source token), and SENTENCES, ROUNDS and WARM_UP of `bench` (64, 5, 0.5; UNSCORED=1: without BLEU). docs/neighbours.md says what
+# each system does.
 #
 # One SAT learns K = 2, 4 and 6, as one RecoverSAT learns every K. NAT of ende200k.sh has a quarter of the updates: the one here
 # (OUT/nat-full) has as many as the others. The deep-shallow AT (12+1 layers) learns from the same text, from nothing.

@@ -100,24 +100,10 @@ class CausalSession(Session):
         self._host["rows"][:n_rows] = np.arange(seen, seen + n_rows)
         self._host["row_mask"][0, :n_rows] = self._seen[seen : seen + n_rows]
         n_seen = min(rung(seen + n_rows, self._layers_of[n_rows].ladder), self._bucket.room)
-        self._replay_between_copies(self._encoded.of != self._to_read, n_rows, n_seen)
-        return self._host["found"].reshape(3, self._bucket.batch, -1).copy()
-
-    def _replay_between_copies(self, *sizes: *tuple[bool, int, int]) -> None:
-        """Bring the host's buffers to the device, run a pass, and bring what it found back."""
-        if self._model.copies_in_graphs:
-            self._replay(self._run_between_copies, *sizes)
-            self._arena.note()
-            self._arena.wait()
-        else:
-            self._arena.upload()
-            self._replay(self._run, *sizes)
-            self._arena.fetch()
-
-    def _run_between_copies(self, encode: bool, n_rows: int, n_seen: int) -> None:
         self._arena.upload()
-        self._run(encode, n_rows, n_seen)
-        self._arena.download()
+        self._replay(self._run, self._encoded.of != self._to_read, n_rows, n_seen)
+        self._arena.fetch()
+        return self._host["found"].reshape(3, self._bucket.batch, -1).copy()
 
     def _run(self, encode: bool, n_rows: int, n_seen: int) -> None:
         """Note the likeliest token of each row, its log-probability, and that of its label."""

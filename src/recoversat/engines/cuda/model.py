@@ -21,7 +21,6 @@ class GraphModel:
 
     def __init__(self, weights: Weights, ops: Ops, find_few_rows: Find = lambda *sizes: None) -> None:
         self.weights, self.ops, self.most_together = weights, ops, _TOGETHER
-        self.copies_in_graphs = False  # whether the graph of a pass holds its copies; not run on a GPU yet
         self._many, self._find_few_rows = ManyRows(weights, ops), find_few_rows
         sizes = weights.sizes
         self._heads = (sizes.n_heads, sizes.head)

@@ -61,16 +61,8 @@ class Arena:
 
     def ask(self) -> None:
         """Have the host's results set to the device's, when all that it was told to do so far is done."""
-        self.download()
-        self.note()
-
-    def download(self) -> None:
-        """Set the host's results to the device's, when it comes to that."""
         there, here = self._down
         here.copy_(there, non_blocking=True)
-
-    def note(self) -> None:
-        """Have `wait` wait for all that the device was told to do so far."""
         if self._answered:
             self._answered.record()
 

@@ -119,7 +119,7 @@ def _started(
     try:
         if asked.together:
             with ThreadPoolExecutor(len(workers)) as starters:
-                starters.map(lambda worker: worker.start(first, length), workers)
+                list(starters.map(lambda worker: worker.start(first, length), workers))
         for worker in workers:
             if not asked.together:
                 worker.start(first, length)

@@ -468,10 +468,9 @@ def test_a_pass_has_no_more_rows_and_looks_at_no_more_places_than_it_needs(
     assert sizes == [(16, 64), (16, 64), (32, 64), (32, 128), (16, 128), (16, 128)]
 
 
-def test_copies_may_be_a_part_of_a_pass(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_pass_may_be_rehearsed_before_it_is_captured(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("recoversat.engines.cuda.engine.Capturer", RehearsingCapturer)
     graphs, limits = GraphEngine(lively_model(SHAPES["small"]), CPU, torch.float32), Options(limits=np.array([45]))
-    graphs._model.copies_in_graphs = True
     for source in sources_of([25, 25, 8, 25]):
         expected = decode_greedily(graphs, [source], limits)[0]
         assert decode_exactly(graphs, [source], np.array([4]), limits)[0].segments == expected.segments
