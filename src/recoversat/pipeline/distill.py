@@ -5,7 +5,8 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from pathlib import Path
+from typing import Any, cast
 
 import numpy as np
 
@@ -19,7 +20,7 @@ from recoversat.engines.engine import Engine, Options
 from recoversat.engines.loading import ComputeType, EngineOptions, load_engine
 from recoversat.errors import UserError
 from recoversat.files.identity import claim
-from recoversat.files.model_folder import model_fingerprint, read_config, resolve_model, weights_fingerprint
+from recoversat.files.model_folder import WEIGHTS, model_fingerprint, read_config, resolve_model, weights_fingerprint
 from recoversat.files.storage import atomic_file, atomic_folder, sweep_partial
 from recoversat.measuring.quality.metrics import corpus_bleu
 from recoversat.pipeline.options import DistillOptions
@@ -51,14 +52,15 @@ def distill(job: DistillOptions, title: str = "distill") -> dict[str, Any]:
             return {}
         shutil.rmtree(job.shards, ignore_errors=True)
         raise UserError(f"{job.out} exists already; choose another folder or remove it")
-    settings = _claim_shards(job, corpus)
+    settings = _settings(job, corpus)
+    engine = _teacher_engine(job)  # what cannot be loaded claims no shards
+    _claim_shards(job, settings)
     shards = list(_shards(job, corpus, settings))
     if crew.ray or crew.share:
-        load = partial(_load_teacher, job, model_fingerprint(resolve_model(job.teacher)))
+        load = partial(_load_teacher, job, model_fingerprint(resolve_model(job.teacher)), None if crew.ray else engine)
         work_off(title, shards, load, crew, state=job.shards)
         if crew.share:
             return {}
-    engine = _teacher_engine(job)
     missing = [shard for shard in shards[job.rank :: job.world] if not shard.is_done]
     sentences = sum(shard.sentences for shard in missing)
     began = time.monotonic()
@@ -76,8 +78,8 @@ def distill(job: DistillOptions, title: str = "distill") -> dict[str, Any]:
     return report | {"teacher_bleu": facts["teacher_bleu"]} | rate
 
 
-def _claim_shards(job: DistillOptions, corpus: Corpus) -> dict[str, Any]:
-    """Record whose shards these are, or refuse to mix them with those of other settings."""
+def _settings(job: DistillOptions, corpus: Corpus) -> dict[str, Any]:
+    """Return what decides about the text, or refuse a teacher that cannot teach this corpus."""
     teacher = resolve_model(job.teacher)
     if vocabulary_fingerprint(teacher) != vocabulary_fingerprint(job.corpus):
         raise UserError(
@@ -86,41 +88,52 @@ def _claim_shards(job: DistillOptions, corpus: Corpus) -> dict[str, Any]:
     config, _ = read_config(teacher)
     if 1 not in config.train.segment_choices:
         raise UserError(f"{job.teacher}: a teacher writes one segment; train it with train.segments=1")
-    settings = {
-        "teacher": weights_fingerprint(teacher),
+    return {
+        "teacher": weights_fingerprint(teacher) if _has_weights(teacher) else model_fingerprint(teacher),
         "corpus": corpus.fingerprint,
         **({"best_of": job.best_of} if job.best_of > 1 else {"beam": job.beam}),
         "length_penalty": config.decode.length_penalty,
         "shard_size": job.shard_size,
+        "compute_type": job.compute_type,
     }
+
+
+def _claim_shards(job: DistillOptions, settings: dict[str, Any]) -> None:
+    """Record whose shards these are, or refuse to mix them with those of other settings."""
     job.shards.mkdir(parents=True, exist_ok=True)
     if job.world == 1 and not job.shard:  # else others may be writing
         sweep_partial(job.shards)
     refusal = f"{job.shards} holds shards made with other settings; remove it or write elsewhere"
     claim(job.shards / SETTINGS, settings, refusal)
-    return settings
 
 
 def _teacher_engine(job: DistillOptions) -> Engine:
-    """Load the teacher as a translator would, but never in int8: on a GPU as captured graphs in half precision."""
-    from recoversat.model.device import torch_device
-
+    """Load the teacher as a translator would, but torch weights, where they are, before an int8 export of them."""
     folder = resolve_model(job.teacher)
     config, _ = read_config(folder)
     if config.model.kind != "segments":
         raise UserError(
             f"{job.teacher}: a model of kind {config.model.kind!r} cannot teach; give an autoregressive one"
         )
+    if job.compute_type != "default" or not _has_weights(folder):
+        return load_engine(folder, config.model, EngineOptions(job.device, cast(ComputeType, job.compute_type)))
+    from recoversat.model.device import torch_device
+
     place = torch_device(job.device)
-    precision: ComputeType = "float16" if place.type == "cuda" else "float32"
-    return load_engine(folder, config.model, EngineOptions(str(place), precision))
+    return load_engine(
+        folder, config.model, EngineOptions(str(place), "float16" if place.type == "cuda" else "float32")
+    )
 
 
-def _load_teacher(job: DistillOptions, fingerprint: str) -> Worker:
-    """Load the teacher here, where it is called, as long as it is the one of the run."""
+def _has_weights(teacher: Path) -> bool:
+    return (teacher / WEIGHTS).is_file()
+
+
+def _load_teacher(job: DistillOptions, fingerprint: str, loaded: Engine | None) -> Worker:
+    """Load the teacher where this is called, unless it is loaded there, as long as it is the one of the run."""
     guard = ModelGuard(resolve_model(job.teacher), fingerprint)
     guard.check()
-    engine, corpus = _teacher_engine(job), open_corpus(job.corpus)
+    engine, corpus = loaded or _teacher_engine(job), open_corpus(job.corpus)
     return lambda shard: _translate_shard(job, engine, corpus, shard, lambda done: guard.check())
 
 
@@ -159,14 +172,19 @@ def _writer(job: DistillOptions, engine: Engine) -> Callable[[list[_Ids]], list[
         return best_of_writer(Translator.of(engine, load_tokenizer(teacher), config), job.best_of)
     settings = config.decode
     options = Options(
-        settings.extra_steps, settings.length_penalty, shortlist=settings.shortlist, verified=settings.verify_shortlist
-    )
+        settings.extra_steps, settings.length_penalty, scores=job.beam > 1,
+        shortlist=settings.shortlist, verified=settings.verify_shortlist,
+    )  # fmt: skip
 
-    def search(sources: list[_Ids]) -> list[_Ids]:
-        found = [one.segments[0] for one in engine.search(sources, job.beam, options)]
+    def write(sources: list[_Ids]) -> list[_Ids]:
+        if job.beam == 1:
+            written = engine.decode(sources, np.ones(len(sources), np.int64), options)
+        else:
+            written = engine.search(sources, job.beam, options)
+        found = [one.segments[0] for one in written]
         return [ids[:-1] if ids[-1] == EOS else [] for ids in found]
 
-    return search
+    return write
 
 
 def _batches(sources: Sequence[_Ids], batch_tokens: int) -> Iterator[list[int]]:

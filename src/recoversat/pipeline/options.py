@@ -187,6 +187,7 @@ class DistillOptions:
     shard_size: Annotated[int, Option(min=1, help="Sentences a shard; a kill loses at most one.")] = 10_000
     batch_tokens: Annotated[int, Option(min=1, help="Source tokens translated together.")] = 4096
     device: Device = "auto"
+    compute_type: ComputeTypeName = "default"
     workers: Workers = None
     cluster: Cluster = None
     per_worker: PerWorkerText = None

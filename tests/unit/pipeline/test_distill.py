@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 
@@ -21,7 +22,7 @@ from recoversat.engines.torch.engine import TorchEngine
 from recoversat.errors import UserError
 from recoversat.model.transformer import Transformer
 from recoversat.model.weights import load_model
-from recoversat.pipeline.distill import _batches, _teacher_engine, _translate
+from recoversat.pipeline.distill import _batches, _claim_shards, _settings, _teacher_engine, _translate
 from recoversat.pipeline.options import DistillOptions
 from recoversat.translator import Translator
 from recoversat.vocab import N_SPECIAL
@@ -143,6 +144,44 @@ def test_a_second_round_has_the_winners_of_best_of(teacher: Path, corpus: Path, 
     assert 5 < len(found) < 40
     assert len({len(one.segments) for one in ended}) > 1
     assert open_corpus(tmp_path / "out").manifest["distilled"]["best_of"] == 2
+
+
+def targets(pairs: ParallelSentences) -> list[list[int]]:
+    return [pairs.tgt[i].tolist() for i in range(len(pairs))]
+
+
+def test_an_exported_model_teaches_as_the_one_it_was_exported_from(teacher: Path, corpus: Path, tmp_path: Path) -> None:
+    run = CliRunner().invoke(app, ["export", str(teacher), str(tmp_path / "exported"), "--corpus", str(corpus)])
+    assert run.exit_code == 0, run.output
+    exported, beam = tmp_path / "exported", ("--beam", "1")
+    expected = targets(distilled(teacher, corpus, tmp_path / "torch", *beam))
+    lines = (corpus.parent / "src").read_text().splitlines()
+    written = Translator(teacher, device="cpu").translate(lines, segments=1, repairs=False)
+    assert expected == [one.ids for one in written if one.ids and one.segments[0].ending != "cut"]
+    assert len(expected) < len(lines)
+    assert targets(distilled(exported, corpus, tmp_path / "fp32", *beam, "--compute-type", "float32")) == expected
+    precisions = {
+        name: _teacher_engine(replace(job_of(exported), compute_type=name)).description["precision"]
+        for name in ("default", "int8", "float32")
+    }
+    assert precisions == {"default": "int8", "int8": "int8", "float32": "fp32"}
+    assert len(distilled(exported, corpus, tmp_path / "int8", *beam)) > 5
+    begun = replace(job_of(exported, 1), corpus=corpus, out=tmp_path / "mixed")
+    refused = pytest.raises(UserError, match="other settings")
+    for job, outcome in [(replace(begun, compute_type="float32"), nullcontext()), (begun, refused)]:
+        with outcome:
+            _claim_shards(job, _settings(job, open_corpus(corpus)))
+
+
+@pytest.mark.parametrize("more", [[], ["--shard", "1/2"]])
+@pytest.mark.parametrize("compute", ["int9", "int8_native"])
+def test_a_teacher_that_cannot_be_loaded_leaves_nothing_behind(
+    teacher: Path, corpus: Path, tmp_path: Path, compute: str, more: list[str]
+) -> None:
+    asked = ["distill", str(teacher), str(corpus), "--out", str(tmp_path / "out"), "--device", "cpu", *more]
+    run = CliRunner().invoke(app, [*asked, "--compute-type", compute])
+    assert isinstance(run.exception, UserError)
+    assert not list(tmp_path.iterdir())
 
 
 def test_references_are_kept_beside_what_was_written(teacher: Path, corpus: Path, tmp_path: Path) -> None:
