@@ -11,10 +11,9 @@
 #   clean         if asked for: the teacher goes on without the pairs it finds least likely
 #   back          the teacher so far translates the monolingual text; turned around, it joins the pairs
 #   teacher       goes on with them, the rate falling to its end
-#   student-first tiny-first tiny-at-first     one model for every K of each size (builtin/student.yaml, builtin/tiny.yaml), and
-#                 an autoregressive model of the size of tiny, to compare with; from the same text
+#   student-first one model for every K (builtin/student.yaml), from the same text
 #   distill       the teacher translates sources of the pairs and the monolingual text, each way
-#   student tiny tiny-at                       go on with the teacher's words and the phrases, the rate falling to its end
+#   student       goes on with the teacher's words and the phrases, the rate falling to its end
 #   export        int8
 #   evaluate      every test set, both directions
 #
@@ -100,8 +99,6 @@ stage_back() {
 }
 stage_teacher() { ended teacher first "${TEACHER_END:-3000}" teacher 2.2e-3; }
 stage_student-first() { begun student first "${STEPS:-3000}" student; }
-stage_tiny-first() { begun tiny first "${STEPS:-3000}" tiny; }
-stage_tiny-at-first() { begun tiny-at first "${STEPS:-3000}" tiny --set train.segments=1; }
 stage_distill() {
   [ -d "$out/sources" ] || "$python" "$here/sources.py" "$out/sources" "$out/corpus" --most "${SOURCES:-1500000}"
   distilled sources-distilled teacher sources 4
@@ -109,28 +106,20 @@ stage_distill() {
   joined second "$out/sources-distilled" "$out/mono-distilled" "$out/everyday"
 }
 stage_student() { ended student second "${END:-6000}" student 3.0e-3; }
-stage_tiny() { ended tiny second "${END:-6000}" tiny 4.0e-3; }
-stage_tiny-at() { ended tiny-at second "${END:-6000}" tiny 4.0e-3 --set train.segments=1; }
 stage_export() {
-  for name in student tiny tiny-at; do
-    [ ! -d "$out/$name" ] || [ -d "$out/$name-int8" ] || $run export "$out/$name" "$out/$name-int8" --precision int8 --corpus "$out/corpus"
-  done
-  for name in student tiny; do  # lists change no translation: what they lack is written again (docs/decoding.md)
-    [ ! -d "$out/$name-int8" ] || [ -f "$out/$name-int8/onnx/shortlist.npz" ] || $run shortlist "$out/$name-int8" --corpus "$out/second"
-  done
+  [ -d "$out/student-int8" ] || $run export "$out/student" "$out/student-int8" --precision int8 --corpus "$out/corpus"
+  # lists change no translation: what they lack is written again (docs/decoding.md)
+  [ -f "$out/student-int8/onnx/shortlist.npz" ] || $run shortlist "$out/student-int8" --corpus "$out/second"
 }
 stage_evaluate() {
-  local name way from to test systems tests
+  local way from to test tests
   for way in "en de" "de en"; do
     read -r from to <<< "$way"
-    systems=() tests=()
-    for name in student tiny tiny-at; do
-      [ ! -d "$out/$name-int8" ] || systems+=(--system "$name=$out/$name-int8:to=$to")
-    done
+    tests=()
     for test in tests/wiki tests/europarl tests/tst2014 tests/tatoeba tests/docs ende200k/test multi30k/test2016; do
       tests+=(--test "$(basename "$test")=$data/$test.$from,$data/$test.$to")
     done
-    $run evaluate "${systems[@]}" "${tests[@]}" --out "$out/report/$from-$to"
+    $run evaluate --system "student=$out/student-int8:to=$to" "${tests[@]}" --out "$out/report/$from-$to"
   done
 }
 
@@ -142,7 +131,7 @@ side_by_side() {
 }
 stages=("$@")
 [ ${#stages[@]} -gt 0 ] || stages=(
-  text corpus mono teacher-first back teacher student-first+tiny-first+tiny-at-first distill student+tiny+tiny-at export evaluate
+  text corpus mono teacher-first back teacher student-first distill student export evaluate
 )
 for stage in "${stages[@]}"; do
   case $stage in

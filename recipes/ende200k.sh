@@ -18,6 +18,8 @@
 #   both                      the text of the beam and the references
 #   second                    a second round: what the one model itself writes with three K and likes best; goes on from it
 #   all                       borders at words, the text of the beam and the references, twice the updates
+#   words-deleting            borders at words, token-wise deletion
+#   words-deleting-long       the same with twice the updates
 #
 # DATA holds ende200k/{train,valid,test}.{en,de} (train as .gz) and tests/tst201{3,4}.{en,de}. From the environment:
 #   CORPUS                    another folder of DATA with {train,valid}.{en,de}: multi30k, whose test set is test2016
@@ -96,7 +98,7 @@ stage_teacher() {
 distilled_as() {  # NAME MODEL OPTIONS...
   local name=$1 model=$2
   shift 2
-  [ -d "$out/$name" ] || "$python" -m torch.distributed.run --nproc_per_node "${PROCESSES:-4}" -m recoversat distill \
+  [ -d "$out/$name" ] || "$python" -m torch.distributed.run --standalone --nproc_per_node "${PROCESSES:-4}" -m recoversat distill \
     "$out/$model" "$out/corpus" --out "$out/$name" --shard-size 10000 --batch-tokens 32768 "$@"
 }
 stage_distill() { distilled_as distilled teacher --beam 4; }
@@ -109,6 +111,11 @@ stage_mixed12() {
 }
 stage_mixed-word() { every_k mixed-word train.cut_at=word; }
 stage_deleting() { every_k deleting train.delete_tokens=0.2; }
+stage_words-deleting() { every_k "${1:-words-deleting}" train.cut_at=word train.delete_tokens=0.2; }
+stage_words-deleting-long() {
+  local steps=$((steps * 2))
+  stage_words-deleting words-deleting-long
+}
 stage_distill-both() {  # as `distill --with-references` would write it, but nothing is translated again
   [ -d "$out/distilled-both" ] || "$python" "$(dirname "$0")/builtin/join.py" "$out/distilled-both" "$out/distilled" "$out/corpus"
 }
@@ -184,7 +191,7 @@ evaluated() {  # from_model or from_output, OPTIONS...
   for name in 2 5 10; do $add "paper recipe $name" "paper-k$name:repairs=none"; done
   for name in 1 2 5 10 auto; do $add "one model $name" "mixed:segments=$name"; done
   for name in 1 2 5 10 auto; do $add "all $name" "all:segments=$name"; done
-  for name in "one model=mixed" all=all; do
+  for name in "one model=mixed" all=all "long=words-deleting-long"; do
     $add "${name%=*} best of 6 8 10" "${name#*=}:segments=6,8,10"
     $add "${name%=*} tolerant" "${name#*=}:segments=10:exact=true:tolerance=0.5"
   done
@@ -200,6 +207,14 @@ evaluated() {  # from_model or from_output, OPTIONS...
     $add "deleting $name deleted" "deleting:segments=$name:delete_tokens=true"
     $add "deleting $name kept" "deleting:segments=$name:overlaps=keep"
     $add "deleting $name kept deleted" "deleting:segments=$name:overlaps=keep:delete_tokens=true"
+  done
+  for name in 1 2 5 10 auto; do $add "long $name" "words-deleting-long:segments=$name"; done
+  for name in 5 10; do
+    $add "words deleting $name" "words-deleting:segments=$name"
+    $add "words deleting $name kept" "words-deleting:segments=$name:overlaps=keep"
+    $add "words deleting $name deleted" "words-deleting:segments=$name:delete_tokens=true"
+    $add "long $name kept" "words-deleting-long:segments=$name:overlaps=keep"
+    $add "long $name deleted" "words-deleting-long:segments=$name:delete_tokens=true"
   done
   for name in ${TESTS:-ende200k tst2013 tst2014}; do tests+=(--test "$(test_set "$name")"); done
   $run evaluate "${systems[@]}" "${tests[@]}" --at "AT beam 4" --baseline "AT beam 4" --samples "${SAMPLES:-1000}" "$@" --out "$out/report"

@@ -7,6 +7,7 @@
 #   shared            corpus, teacher, distilled text and the one RecoverSAT, by recipes/ende200k.sh in the same OUT
 #   trainings         SAT, NAT, CMLM, CTC and the deep-shallow AT, side by side
 #   sat nat cmlm ctc deep     one of them alone; A+B trains A and B side by side
+#   deep-mixed        RecoverSAT in the shape of the deep-shallow AT, every K, from its weights; divided at words, as `fit` does
 #   evaluate          the whole table, into OUT/neighbours
 #   bench             milliseconds of a sentence on a GPU, the systems in turn, into OUT/speed-cuda
 #   bench-cpu         the same on one core, exported to int8 first, into OUT/speed-cpu
@@ -49,6 +50,11 @@ stage_deep() {
   local from=()
   neighbour deep-shallow train.segments=1 model.encoder_layers=12 model.decoder_layers=1 train.compile=true
 }
+stage_deep-mixed() {
+  local from=(--init-from "$out/deep-shallow" --init-decoder)
+  neighbour deep-mixed "train.segments=[1, 2, 3, 4, 5, 6, 8, 10]" train.cut_at=word model.encoder_layers=12 model.decoder_layers=1 \
+    train.compile=true
+}
 stage_ctc() { one_step ctc model.kind=ctc train.accumulate="${CTC_PARTS:-2}"; }
 
 side_by_side() {  # STAGES: all at once; says which one failed
@@ -61,7 +67,7 @@ side_by_side() {  # STAGES: all at once; says which one failed
   for name in "${jobs[@]}"; do wait "${name%%:*}" || failed+=("$out/${name#*:}.log"); done
   [ ${#failed[@]} = 0 ] || { echo "a training failed: see ${failed[*]}" >&2; return 1; }
 }
-stage_trainings() { side_by_side sat nat cmlm ctc deep; }
+stage_trainings() { side_by_side sat nat cmlm ctc deep && stage_deep-mixed; }
 
 test_set() {
   case $1 in
@@ -94,6 +100,7 @@ all_systems() {  # nothing is repaired, as in the papers
   for name in 2 3; do add "RecoverSAT best of $name" "mixed:segments=auto:best_of=$name:repairs=none"; done
   add "RecoverSAT tolerant" mixed:segments=10:exact=true:tolerance=0.5:repairs=none
   add "RecoverSAT exact" mixed:segments=auto:quality=exact:repairs=none
+  for name in 1 2 5 10 auto; do add "deep-shallow RecoverSAT $name" "deep-mixed:segments=$name:repairs=none"; done
 }
 tests=() first=
 for name in ${TESTS:-ende200k tst2013 tst2014}; do
@@ -122,7 +129,7 @@ stage_report() {
 }
 stage_bench-cpu() {
   local form=-int8 name
-  for name in teacher deep-shallow nat-full ctc cmlm sat mixed; do
+  for name in teacher deep-shallow nat-full ctc cmlm sat mixed deep-mixed; do
     [ ! -d "$out/$name" ] || [ -d "$out/$name$form" ] || $run export "$out/$name" "$out/$name$form" --precision int8 --corpus "$out/distilled"
   done
   timed cpu

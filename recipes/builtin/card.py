@@ -14,13 +14,14 @@ import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from statistics import mean
 
 from recoversat import Translator
 from recoversat.inference.repairs.cut_loops import most_repeats
 
 
 def scores(reports: list[Path]) -> Iterator[str]:
-    """Print BLEU, chrF and steps of every system on every test set, a row for each set and direction."""
+    """Print BLEU, chrF and steps of every system on every test set, a row for each set and direction, and mean BLEU."""
     found = {report.name: [json.loads(line) for line in (report / "results.jsonl").open()] for report in reports}
     systems = list(dict.fromkeys(row["system"] for rows in found.values() for row in rows))
     tests = list(dict.fromkeys(row["test_set"] for rows in found.values() for row in rows))
@@ -38,6 +39,9 @@ def scores(reports: list[Path]) -> Iterator[str]:
             ]
             for row in list(by_system.values())[:1]:
                 yield f"| {test} ({row['sentences']:,}) | {way} | " + " | ".join(cells) + " |"
+    every = [row for rows in found.values() for row in rows]
+    means = (mean(row["bleu"]["value"] for row in every if row["system"] == system) for system in systems)
+    yield "| mean | | " + " | ".join(f"{one:.2f}" for one in means) + " |"
 
 
 def judged(path: Path, model: str | None, wrong: Path | None) -> Iterator[str]:

@@ -13,25 +13,28 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from recoversat.config import Config, load_config
 from recoversat.data.corpus import open_corpus
 from recoversat.data.prepare import TextPairs, prepare
+from recoversat.engines.vocabulary import TABLE, Shortlist
 from recoversat.measuring.specs import parse_system
+from recoversat.text.tokenizer import load_tokenizer
+from recoversat.vocab import N_SPECIAL
+from tests.system.tiny_model import write_tiny_model
 
 RECIPES = Path(__file__).parents[2] / "recipes"
 PYTHON = Path(sys.executable).parent
 STAGES = {
     "ende200k.sh": [
         "corpus", "teacher", "k10", "mixed", "k2", "k5", "nat", "paper-k2", "paper-k5", "paper-k10", "ablations",
-        "mixed12", "mixed-word", "deleting", "both", "second", "all",
+        "mixed12", "mixed-word", "deleting", "both", "second", "all", "words-deleting", "words-deleting-long",
     ],
-    "neighbours.sh": ["sat", "nat", "cmlm", "ctc", "deep"],
-    "builtin.sh": [
-        "mono", "teacher-first", "back", "teacher", "student-first", "student", "tiny-first+tiny-at-first", "tiny",
-        "tiny-at", "distill",
-    ],
+    "neighbours.sh": ["sat", "nat", "cmlm", "ctc", "deep", "deep-mixed"],
+    "builtin.sh": ["mono", "teacher-first", "back", "teacher", "student-first", "student", "distill"],
+    "tiny.sh": ["sources", "distill", "corpora", "first", "tiny+at"],
 }  # fmt: skip
 
 
@@ -66,12 +69,15 @@ def test_every_training_has_settings_that_exist(recipe: str, tmp_path: Path) -> 
     for words in trainings:
         config = settings_of(words)
         name = Path(words[words.index("--out") + 1]).name
-        other = {"nat": 17, "mixed12": 140, "all": 140, "second": 35} | dict.fromkeys(("k2", "k5", "k10"), 21)
+        other = {"nat": 17, "second": 35} | dict.fromkeys(("mixed12", "all", "words-deleting-long"), 140)
+        other |= dict.fromkeys(("k2", "k5", "k10"), 21)
         assert config.train.steps == other.get(name, 70)
         source = words[words.index("--init-from") + 1] if "--init-from" in words else None
-        begun = {"teacher": None, "deep-shallow": None, **dict.fromkeys(("k2", "k5", "k10", "second"), "mixed")}.get(
-            name, "teacher"
-        )
+        begun = {
+            "teacher": None, "deep-shallow": None, "deep-mixed": "deep-shallow",
+            "first": None, "tiny": "first", "at": "first",
+            **dict.fromkeys(("k2", "k5", "k10", "second"), "mixed"),
+        }.get(name, "teacher")  # fmt: skip
         if recipe == "builtin.sh":  # everything in two parts, and in its own size
             begun = None if name.endswith("-first") else f"{name}-first"
         assert source == (str(tmp_path / begun) if begun else None)
@@ -156,7 +162,8 @@ def test_better_students_have_text_of_their_own(tmp_path: Path) -> None:
     joined = next(words for words in run if words[0].endswith("join.py"))
     assert joined[1:] == [f"{tmp_path}/{name}" for name in ("distilled-both", "distilled", "corpus")]
     assert (made["distilled-second"][0], made["distilled-second"][-2:]) == (f"{tmp_path}/mixed", ["--best-of", "3"])
-    for name, settings in {"mixed-word": ("word", 0.0), "deleting": ("token", 0.2), "all": ("word", 0.0)}.items():
+    settled = {"mixed-word": ("word", 0.0), "deleting": ("token", 0.2), "all": ("word", 0.0)}
+    for name, settings in (settled | dict.fromkeys(("words-deleting", "words-deleting-long"), ("word", 0.2))).items():
         train = settings_of(trainings[name]).train
         assert (train.cut_at, train.delete_tokens) == settings
         assert train.segments == [1, 2, 3, 4, 5, 6, 8, 10]
@@ -183,8 +190,11 @@ def test_what_is_compared_with_the_paper_is_not_repaired(tmp_path: Path) -> None
 def test_neighbours_are_trained_alike_and_stand_in_one_table(tmp_path: Path) -> None:
     configs = {Path(words[3]).name: settings_of(words) for words in commands("neighbours.sh", tmp_path)}
     kinds = {name: config.model.kind for name, config in configs.items()}
-    assert kinds == {"sat": "sat", "nat-full": "nat", "cmlm": "cmlm", "ctc": "ctc", "deep-shallow": "segments"}
-    own = {"segments", "random_prob", "repeat_prob", "compile", "accumulate"}
+    assert kinds == {
+        "sat": "sat", "nat-full": "nat", "cmlm": "cmlm", "ctc": "ctc",
+        "deep-shallow": "segments", "deep-mixed": "segments",
+    }  # fmt: skip
+    own = {"segments", "random_prob", "repeat_prob", "compile", "accumulate", "cut_at"}
     assert len({config.train.model_copy(update=dict.fromkeys(own)) for config in configs.values()}) == 1
     assert configs["sat"].train.segment_choices == [2, 4, 6]
     for name in (*kinds, "teacher", "mixed"):
@@ -198,6 +208,7 @@ def test_neighbours_are_trained_alike_and_stand_in_one_table(tmp_path: Path) -> 
         "AT greedy", "AT beam 4", "deep-shallow AT", "NAT", "NAT + LPD 9", "CTC", "CMLM 4", "CMLM 10", "SAT 2", "SAT 4",
         "SAT 6", "RecoverSAT 1", "RecoverSAT 2", "RecoverSAT 5", "RecoverSAT 10", "RecoverSAT auto",
         "RecoverSAT best of 2", "RecoverSAT best of 3", "RecoverSAT tolerant", "RecoverSAT exact",
+        *(f"deep-shallow RecoverSAT {k}" for k in (1, 2, 5, 10, "auto")),
     ]  # fmt: skip
     assert {one.decode.pop("repairs") for one in systems} == {"none"}
     assert [one.decode for one in systems if one.decode] == [
@@ -210,7 +221,7 @@ def test_neighbours_are_trained_alike_and_stand_in_one_table(tmp_path: Path) -> 
 def made(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.syspath_prepend(RECIPES / "builtin")
     yield
-    for name in ("phrases", "roughen", "clean", "join", "losses", "pairs", "sources"):
+    for name in ("phrases", "roughen", "clean", "join", "losses", "pairs", "sources", "vmap"):
         sys.modules.pop(name, None)
 
 
@@ -340,6 +351,29 @@ def test_pairs_are_taken_as_often_as_their_origin_weighs(tmp_path: Path) -> None
     assert sum(origin == "often" for *_, origin in taken) == 400
     assert 30 < sum(origin == "rare" for *_, origin in taken) < 70
     assert not [pair for pair in taken if pair[2] == "closed"]
+
+
+@pytest.mark.usefixtures("made")
+def test_ctranslate2_gets_the_same_list(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    vmap, folder, peer = importlib.import_module("vmap"), write_tiny_model(tmp_path / "model"), tmp_path / "peer"
+    tokenizer = load_tokenizer(folder)
+    size, a, b = tokenizer.size, N_SPECIAL + 3, N_SPECIAL + 5
+    common = np.zeros((1, size), dtype=bool)
+    common[0, [a, b]] = True
+    likeliest = np.full((size, 2), a, dtype=np.int32)
+    likeliest[b] = [a, b + 1]
+    (folder / "onnx").mkdir()
+    Shortlist(likeliest, np.array([], dtype=np.int64), common).save(folder / "onnx" / TABLE)
+    peer.mkdir()
+    (peer / "model.bin").touch()
+    monkeypatch.setattr(sys, "argv", ["", str(folder), str(peer), str(tmp_path / "out"), "--to", ""])
+    vmap.main()
+    pieces, rows = tokenizer.pieces(range(size)), (tmp_path / "out/vmap.txt").read_text().splitlines()
+    written = {source: targets.split(" ") for source, targets in (row.split("\t") for row in rows)}
+    assert written[""] == [pieces[a], pieces[b]]
+    assert written[pieces[b]] == [pieces[a], pieces[b], pieces[b + 1]]
+    assert len(written) == 1 + size - N_SPECIAL
+    assert (tmp_path / "out/model.bin").exists()
 
 
 @pytest.mark.usefixtures("made")
