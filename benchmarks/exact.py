@@ -23,22 +23,21 @@ from pathlib import Path
 from typing import Any, NamedTuple
 from unittest.mock import patch
 
-import numpy as np
 import torch
 
 import recoversat
 from recoversat import Translator
-from recoversat.config import ModelConfig
 from recoversat.decoding.segmentwise import Decoded
 from recoversat.engines.cuda.causal import CausalSession
 from recoversat.engines.cuda.engine import GraphEngine
 from recoversat.engines.cuda.session import Session
 from recoversat.engines.engine import Options
-from recoversat.engines.native.weights import _wanted, arrays_of
 from recoversat.files.model_folder import read_config
 from recoversat.inference.exact import decode_exactly
 from recoversat.model.device import torch_device
+from recoversat.model.exported import exported_weights
 from recoversat.model.transformer import Transformer
+from recoversat.model.weights import fill
 from recoversat.text.tokenizer import load_tokenizer
 
 BUILT_IN = Path(recoversat.__file__).parent / "assets" / "ende"
@@ -49,44 +48,11 @@ ONE, EXACT = "K = 1", "exact"
 Ids = list[int]
 
 
-def dequantised(folder: Path, config: ModelConfig) -> Transformer:
-    """Multiply out the weights of an exported int8 model."""
-    names = [name for name, _ in _wanted(config)]
-    arrays = dict(zip(names, arrays_of(folder, config), strict=True))
-    model = Transformer(config).eval()
-    state = {name: torch.from_numpy(np.array(value)) for name, value in _state(arrays, config)}
-    model.load_state_dict(state)
-    return model
-
-
-def _state(arrays: dict[str, Any], config: ModelConfig) -> Iterator[tuple[str, Any]]:
-    """Name the arrays as a Transformer does: weights are (out, in), parts of a product joined."""
-    for name, array in arrays.items():
-        if name.endswith((".step", ".zero", ".scale", ".1.weight", ".2.weight", ".1.bias", ".2.bias")):
-            continue  # of rows, or joined with the first part
-        if name == "embedding":
-            yield "embedding.weight", (array * arrays["embedding.scale"][:, None])[: config.vocab_size]
-        elif name == "segment_embedding":
-            yield "segment_embedding.weight", array
-        elif name == "memory.weight":
-            whole = (array * arrays["memory.scale"]).T.reshape(config.decoder_layers, -1, config.d_model)
-            biases = arrays["memory.bias"].reshape(config.decoder_layers, -1)
-            for layer, (weight, bias) in enumerate(zip(whole, biases, strict=True)):
-                yield f"decoder.layers.{layer}.cross_attention.key_value.weight", weight
-                yield f"decoder.layers.{layer}.cross_attention.key_value.bias", bias
-        elif name.endswith(".0.weight"):
-            base = name.removesuffix(".0.weight")
-            parts = [f"{base}.{n}" for n in range(3) if f"{base}.{n}.weight" in arrays]
-            yield f"{base}.weight", np.concatenate([(arrays[f"{p}.weight"] * arrays[f"{p}.scale"]).T for p in parts])
-            yield f"{base}.bias", np.concatenate([arrays[f"{p}.bias"] for p in parts])
-        elif not name.endswith(".0.bias") and name != "memory.bias":
-            yield name, array
-
-
 def translator_of(folder: Path, device: str, target: str) -> Translator:
     """Return a translator of the multiplied out model: in fp16 on a GPU, in fp32 on a CPU."""
     config, _ = read_config(folder)
-    model, where = dequantised(folder / "onnx" / "int8", config.model), torch_device(device)
+    model, where = Transformer(config.model).eval(), torch_device(device)
+    fill(model, exported_weights(folder), folder)
     dtype = torch.float16 if where.type == "cuda" else torch.float32
     engine = GraphEngine(model, where, dtype, max_buckets=BUCKETS)
     return Translator.of(engine, load_tokenizer(folder), config).into(target)

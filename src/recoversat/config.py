@@ -369,6 +369,8 @@ def _read_config(path: Path) -> dict[str, Any]:
     values = read_yaml(path, "config file")
     if not isinstance(values, dict):
         raise UserError(f"{path}: expected sections such as 'train:' with keys below them")
+    if "format" in values:  # a model's config.json
+        values = {key: value for key, value in values.items() if key not in ("format", "version", "facts")}
     return values
 
 

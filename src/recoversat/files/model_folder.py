@@ -93,6 +93,11 @@ def builtin_model(source: str | None, target: str | None) -> Path:
     raise UserError(f"no built-in model translates {asked}: {there}; name a model of your own")
 
 
+def is_int8_alone(folder: Path) -> bool:
+    """Say whether a model was exported to int8 and has no weights of torch, as the built-in one."""
+    return not (folder / WEIGHTS).is_file() and (folder / "onnx" / "int8").is_dir()
+
+
 def weights_fingerprint(folder: Path) -> str:
     if not (folder / WEIGHTS).is_file():
         raise UserError(f"{folder}: no torch weights here ({WEIGHTS}); name the model this one was exported from")

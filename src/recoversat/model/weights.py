@@ -8,8 +8,9 @@ from torch import Tensor, nn
 
 from recoversat.config import Config
 from recoversat.errors import UserError
-from recoversat.files.model_folder import WEIGHTS, read_config
+from recoversat.files.model_folder import WEIGHTS, is_int8_alone, read_config
 from recoversat.model.build import Model, build_model
+from recoversat.model.exported import exported_weights
 
 _SEGMENTS = "segment_embedding.weight"
 
@@ -56,9 +57,11 @@ def fill(model: nn.Module, weights: dict[str, Tensor], folder: Path) -> None:
 def start_from_teacher(model: nn.Module, teacher: Path, parts: tuple[str, ...]) -> None:
     """Copy the teacher's encoder and shared embeddings (or other `parts`, by the start of their names).
 
+    Of an exported model, the built-in one say, they are the int8 weights, multiplied out.
+
     A decoder comes with what it knows its segments by: without, a student that goes on from another has lost its K = 1.
     """
-    weights, own = read_weights(teacher), model.state_dict()
+    weights, own = exported_weights(teacher) if is_int8_alone(teacher) else read_weights(teacher), model.state_dict()
     wanted = [name for name in own if name.startswith(parts)]
     for name in wanted:
         if name not in weights:

@@ -21,7 +21,7 @@ from recoversat.data.batching import Batch, Batches, random_prob_at
 from recoversat.data.corpus import Corpus
 from recoversat.data.randomness import derived_seed
 from recoversat.errors import UserError
-from recoversat.files.model_folder import resolve_model, weights_fingerprint
+from recoversat.files.model_folder import is_int8_alone, model_fingerprint, resolve_model, weights_fingerprint
 from recoversat.files.storage import held, write_text
 from recoversat.model.build import Model, build_model
 from recoversat.model.weights import start_from_teacher
@@ -51,7 +51,8 @@ class Initialisation:
     @property
     def fingerprint(self) -> str:
         """Identify the teacher's weights and what is taken of them."""
-        return f"{weights_fingerprint(self.teacher)} ({' '.join(self.parts)})"
+        own = model_fingerprint if is_int8_alone(self.teacher) else weights_fingerprint
+        return f"{own(self.teacher)} ({' '.join(self.parts)})"
 
 
 def start_point(teacher: Path | None, with_decoder: bool = False) -> Initialisation | None:

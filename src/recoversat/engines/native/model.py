@@ -58,8 +58,8 @@ class NativeModel:
         usable = kits()
         if (kit := kit or next(iter(usable), "")) not in usable:
             raise UserError(f"the native engine needs a processor with AVX2, or {kit or 'any of its kits'}: not here")
-        self.library, self._arrays, self._local = library(), arrays_of(folder, config), local()
-        embedding = self._arrays[-3]
+        self.library, self._local, named = library(), local(), arrays_of(folder, config)
+        self._arrays, embedding = list(named.values()), named["embedding"]
         self.kit, self.places, self.positions = kit, len(embedding), Positions(config.d_model)
         # rows that go through a product together: more would evict each other, fewer would wait for weights
         self.side_by_side = 8 if sum(array.nbytes for array in self._arrays) < _CACHED else 16

@@ -22,8 +22,8 @@ _DIMS, _TYPE, _NAME, _RAW, _ELSEWHERE = 1, 2, 8, 9, 13  # fields of a tensor
 _TYPES: dict[int, Any] = {1: np.float32, 2: np.uint8, 3: np.int8, 7: np.int64, 9: np.bool_}
 
 
-def arrays_of(folder: Path, config: ModelConfig) -> list[Tensor]:
-    """Return all arrays of a model, which are those that its config speaks of; weights.bin is mapped, not read."""
+def arrays_of(folder: Path, config: ModelConfig) -> dict[str, Tensor]:
+    """Return all arrays of a model, those that its config speaks of, in order; weights.bin is mapped, not read."""
     try:
         data = np.memmap(folder / "weights.bin", dtype=np.uint8, mode="r")
         tensors: dict[str, Tensor] = {}
@@ -33,14 +33,16 @@ def arrays_of(folder: Path, config: ModelConfig) -> list[Tensor]:
     except (OSError, ValueError, KeyError, IndexError, TypeError) as error:
         raise UserError(f"{folder}: damaged, or of another version ({error}); export the model again") from None
     _check_sizes(folder, tensors, config)
-    return [tensors[name] for name, _ in _wanted(config)]
+    return {name: tensors[name] for name, _ in _wanted(config)}
 
 
 def _check_sizes(folder: Path, tensors: dict[str, Tensor], config: ModelConfig) -> None:
     """Refuse another model's weights: the library takes all sizes from the config, and trusts them."""
     for name, (dtype, shape) in _wanted(config):
         if name not in tensors:
-            raise UserError(f"{folder}: the native engine needs int8 weights with measured scales; {name} is missing")
+            raise UserError(
+                f"{folder}: int8 weights with measured scales are needed; {name} is missing (export it again)"
+            )
         found = tensors[name]
         if found.dtype != dtype or found.size != np.prod(shape) or (len(shape) > 1 and found.shape != shape):
             raise _other_model(folder, f"{name} is {found.dtype}{list(found.shape)}, not {list(shape)}")
