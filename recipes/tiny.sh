@@ -4,7 +4,7 @@
 #
 #   recipes/tiny.sh DATA OUT [STAGE...]
 #
-#   text          the text of the built-in model (recipes/builtin.sh text, in the same OUT)
+#   text          the text of the built-in model (recipes/builtin.sh text, in the same OUT, which holds nothing else of it)
 #   sources       ids, with the tokenizer of the built-in model: what it is to translate, phrases and pairs of every day
 #   distill       the built-in model writes it with K = 1; on a CPU, in int8, by as many processes as there are cores
 #   corpora       what the models learn from: the built-in model's words and phrases of every day; at first every seventh pair
@@ -19,10 +19,15 @@
 #   SOURCES, MONO     sources of the pairs (430000), sentences of monolingual text (170000) that are translated
 #   STEPS, END        updates at the high rate (2000), and while it falls (3500)
 #   SETTINGS          further settings of every training, for a trial: "model.d_model=32 ..."
+#   SENTENCES, ROUNDS     of `bench` (48, 3)
 #   PROCESSES         that translate at the same time (all cores)
 #   RECOVERSAT, PYTHON    the commands
 # A+B does A and B side by side.
 set -euo pipefail
+if [ -d "$2/teacher-first" ]; then
+  echo "$2: recipes/builtin.sh has made more than \`text\` here, under the same names; take another folder" >&2
+  exit 2
+fi
 data=$1 out=$2 run=${RECOVERSAT:-recoversat} python=${PYTHON:-python3} here=$(dirname "$0")/builtin
 shift 2
 mkdir -p "$out"
@@ -46,6 +51,7 @@ prepared() {  # NAME: text of that name into ids
 distilled() {  # NAME: what the built-in model makes of those sources
   local processes=${PROCESSES:-$(nproc)} i jobs=()
   [ ! -d "$out/$1-distilled" ] || return 0
+  trap 'trap - TERM; kill 0' INT TERM  # none is left behind
   set -- distill "$(teacher)" "$out/$1" --out "$out/$1-distilled" --beam 1 --device cpu --compute-type int8_native --batch-tokens 2048
   for ((i = 1; i <= processes; i++)); do OMP_NUM_THREADS=1 $run "$@" --shard "$i/$processes" & jobs+=($!); done
   for i in "${jobs[@]}"; do wait "$i"; done
@@ -54,13 +60,15 @@ distilled() {  # NAME: what the built-in model makes of those sources
 
 stage_text() { "$here.sh" "$data" "$out" text; }
 stage_sources() {
-  prepared text && prepared everyday
+  prepared text
+  prepared everyday
   [ -d "$out/sources" ] || "$python" "$here/sources.py" "$out/sources" "$out/text-ids" --most "${SOURCES:-430000}"
   [ -d "$out/mono" ] || "$python" "$here/sources.py" "$out/mono" "$out/text-ids" --mono "$data/ende2" --most "${MONO:-170000}"
 }
 stage_distill() {
   $run build
-  distilled sources && distilled mono
+  distilled sources
+  distilled mono
 }
 joined() { [ -d "$out/$1" ] || "$python" "$here/join.py" "$out/$1" "${@:2}"; }  # NAME PART...
 stage_corpora() {
@@ -113,7 +121,7 @@ stage_bench() {  # English to German, one core: lists as they are, of the same p
     --system "CTranslate2=$out/at-ct2:to=de:compute=int8" --system "CTranslate2 map=$out/at-ct2-map:to=de:compute=int8"
     --system "built-in=$(teacher):to=de:compute=int8_native:repairs=none"
   )
-  taskset -c 0 $run bench "${named[@]}" --src "$data/ende200k/test.en" --ref "$data/ende200k/test.de" --sentences 64 --batch 1 --batch 64 \
+  taskset -c 0 $run bench "${named[@]}" --src "$data/ende200k/test.en" --ref "$data/ende200k/test.de" --sentences "${SENTENCES:-48}" --batch 1 --batch 64 \
     --threads 1 --rounds "${ROUNDS:-3}" --out "$out/bench"
 }
 

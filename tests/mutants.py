@@ -619,6 +619,8 @@ FAULTS = [
           ("pipeline/distill.py", "    _claim_shards(job, settings)\n", ""),
           ("pipeline/distill.py", "engine = _teacher_engine(job)  #",
            "_claim_shards(job, settings)\n    engine = _teacher_engine(job)  #")),
+    fault("a teacher of both directions guesses into which", "unit/pipeline/test_distill.py",
+          ("pipeline/distill.py", "if own.tagged != asked.tagged or", "if")),
     fault("what a teacher did not end stays", "unit/pipeline/test_distill.py",
           ("pipeline/distill.py", "ids[:-1] if ids[-1] == EOS else []", "ids")),
     fault("weights of an export are taken for whole numbers", "unit/model/test_exported.py",

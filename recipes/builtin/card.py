@@ -40,8 +40,9 @@ def scores(reports: list[Path]) -> Iterator[str]:
             for row in list(by_system.values())[:1]:
                 yield f"| {test} ({row['sentences']:,}) | {way} | " + " | ".join(cells) + " |"
     every = [row for rows in found.values() for row in rows]
-    means = (mean(row["bleu"]["value"] for row in every if row["system"] == system) for system in systems)
-    yield "| mean | | " + " | ".join(f"{one:.2f}" for one in means) + " |"
+    scored = [[row["bleu"]["value"] for row in every if row["system"] == system] for system in systems]
+    most = max(map(len, scored))  # who was not asked everything has no mean to compare
+    yield "| mean | | " + " | ".join(f"{mean(one):.2f}" if len(one) == most else "" for one in scored) + " |"
 
 
 def judged(path: Path, model: str | None, wrong: Path | None) -> Iterator[str]:

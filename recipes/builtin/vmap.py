@@ -15,7 +15,7 @@ from recoversat.engines.vocabulary import TABLE, Shortlist
 from recoversat.files.model_folder import read_config
 from recoversat.text.directions import prefix_of
 from recoversat.text.tokenizer import Tokenizer, load_tokenizer
-from recoversat.vocab import N_SPECIAL
+from recoversat.vocab import DEL, N_SPECIAL, NEVER_EMITTED
 
 
 def lines(table: Shortlist, tokenizer: Tokenizer, first: list[int]) -> list[str]:
@@ -23,7 +23,8 @@ def lines(table: Shortlist, tokenizer: Tokenizer, first: list[int]) -> list[str]
     pieces = np.array(tokenizer.pieces(range(tokenizer.size)))
     (common,) = np.nonzero(table.common[np.isin(table.tags, first)].any(axis=0) if first else table.common[0])
     rows = [("", common), *((pieces[i], {i, *table.likeliest[i].tolist()}) for i in range(N_SPECIAL, len(pieces)))]
-    return [f"{piece}\t{' '.join(pieces[sorted(ids)])}" for piece, ids in rows]
+    never = {*NEVER_EMITTED, DEL, *table.tags.tolist()}  # one segment does not delete itself
+    return [f"{piece}\t{' '.join(pieces[sorted(set(ids) - never)])}" for piece, ids in rows]
 
 
 def main() -> None:

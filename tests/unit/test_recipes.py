@@ -20,8 +20,10 @@ from recoversat.config import Config, load_config
 from recoversat.data.corpus import open_corpus
 from recoversat.data.prepare import TextPairs, prepare
 from recoversat.engines.vocabulary import TABLE, Shortlist
+from recoversat.files.model_folder import builtin_model
 from recoversat.measuring.specs import parse_system
 from recoversat.text.tokenizer import load_tokenizer
+from recoversat.training.objective import OwnObjective
 from recoversat.vocab import N_SPECIAL
 from tests.system.tiny_model import write_tiny_model
 
@@ -47,7 +49,7 @@ def commands(recipe: str, out: Path, **more: str) -> list[list[str]]:
     )
     echo.chmod(0o755)
     environment = {**os.environ, "RECOVERSAT": shlex.quote(str(echo)), "STEPS": "70", "TEACHER_STEPS": "70"} | more
-    environment |= {"TEACHER_END": "70", "END": "70", "PYTHON": str(echo)}
+    environment = {"TEACHER_END": "70", "END": "70", "PYTHON": str(echo)} | environment
     done = subprocess.run(
         ["bash", str(RECIPES / recipe), "DATA", str(out), *STAGES[recipe]],
         env=environment, capture_output=True, text=True, check=True,
@@ -215,6 +217,56 @@ def test_neighbours_are_trained_alike_and_stand_in_one_table(tmp_path: Path) -> 
         {"iterations": "4"}, {"iterations": "10"}, {"best_of": "2"}, {"best_of": "3"},
         {"exact": "true", "tolerance": "0.5"}, {"quality": "exact"},
     ]  # fmt: skip
+
+
+def printed(recipe: str, out: Path, *stages: str, **more: str) -> list[list[str]]:
+    """Return the commands of some stages; Python is the real one."""
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setitem(STAGES, recipe, [*stages])
+        return commands(recipe, out, **{"PYTHON": sys.executable} | more)
+
+
+def systems_of(words: list[str]) -> dict[str, dict[str, object]]:
+    """Return how each system of `evaluate` or `bench` decodes."""
+    named = [parse_system(b) for a, b in itertools.pairwise(words) if a == "--system"]
+    return {one.name: one.decode for one in named}
+
+
+def test_tiny_is_measured_beside_its_equal(tmp_path: Path) -> None:
+    (tmp_path / "at-ct2-map").mkdir()
+    run = printed("tiny.sh", tmp_path, "export", "evaluate", "bench", PATH=f"{PYTHON}:{os.environ['PATH']}")
+    assert [words[0] for words in run].count("evaluate") == 2
+    for words in (words for words in run if words[0] == "evaluate"):
+        assert words.count("--test") == 7
+        assert {"AT", "tiny 1", "tiny 5", "tiny by length 30", "tiny by length 30 joined"} <= systems_of(words).keys()
+    timed = systems_of(next(words for words in run if words[0] == "bench"))
+    assert {"tiny 2 list", "CTranslate2 map", "built-in"} <= timed.keys()
+    kept = load_config(RECIPES / "builtin" / "tiny.yaml").decode
+    by_length = {key: float(str(timed["tiny by length 30"][key])) for key in ("segment_length", "most_segments")}
+    assert by_length == kept.model_dump(include=set(by_length))
+
+
+def test_tiny_does_not_take_the_built_in_models_folders_for_its_own(tmp_path: Path) -> None:
+    (tmp_path / "teacher-first").mkdir()
+    with pytest.raises(subprocess.CalledProcessError) as refused:
+        commands("tiny.sh", tmp_path)
+    assert "take another folder" in refused.value.stderr
+
+
+def test_going_on_differs_in_the_loss_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(RECIPES)
+    run = printed("go_on.sh", tmp_path, "distill", "gold", "own", "evaluate")
+    trainings = [words for words in run if words[0] == "train"]
+    gold, own = (settings_of(words).train for words in trainings)
+    assert (gold.objective, own.objective) == (None, "own_words:own_words")
+    assert own.model_copy(update={"objective": None}) == gold
+    assert OwnObjective.load("own_words:own_words")
+    built_in = str(builtin_model("en", "de"))
+    for words in trainings:
+        assert words[words.index("--init-from") + 1] == built_in
+        assert settings_of(words).model.d_model == 512
+    for words in (words for words in run if words[0] == "evaluate"):
+        assert len(systems_of(words)) == 9
 
 
 @pytest.fixture

@@ -42,7 +42,7 @@ def distill(job: DistillOptions, title: str = "distill") -> dict[str, Any]:
     Several processes (torchrun) take turns at the shards; the first one joins them. A crew may work on a Ray cluster,
     or on its share alone, which nobody joins before the same is called without a share. Returns what happened.
     """
-    crew = job.crew
+    crew, asked = job.crew, job
     if crew.ray:  # workers may be anywhere
         places = {name: getattr(job, name).resolve() for name in ("teacher", "corpus", "out")}
         job = replace(job, device=crew.device if job.device == "auto" else job.device, **places)
@@ -53,14 +53,15 @@ def distill(job: DistillOptions, title: str = "distill") -> dict[str, Any]:
         shutil.rmtree(job.shards, ignore_errors=True)
         raise UserError(f"{job.out} exists already; choose another folder or remove it")
     settings = _settings(job, corpus)
-    engine = _teacher_engine(job)  # what cannot be loaded claims no shards
+    engine = None if crew.ray else _teacher_engine(job)  # what cannot be loaded claims no shards
     _claim_shards(job, settings)
     shards = list(_shards(job, corpus, settings))
     if crew.ray or crew.share:
-        load = partial(_load_teacher, job, model_fingerprint(resolve_model(job.teacher)), None if crew.ray else engine)
+        load = partial(_load_teacher, job, model_fingerprint(resolve_model(job.teacher)), engine)
         work_off(title, shards, load, crew, state=job.shards)
         if crew.share:
             return {}
+    engine = engine or _teacher_engine(asked)  # on what there is here: a cluster's head may have no GPU
     missing = [shard for shard in shards[job.rank :: job.world] if not shard.is_done]
     sentences = sum(shard.sentences for shard in missing)
     began = time.monotonic()
@@ -83,9 +84,17 @@ def _settings(job: DistillOptions, corpus: Corpus) -> dict[str, Any]:
     teacher = resolve_model(job.teacher)
     if vocabulary_fingerprint(teacher) != vocabulary_fingerprint(job.corpus):
         raise UserError(
-            f"{job.teacher} and {job.corpus} have different vocabularies; distill the corpus it was trained on"
+            f"{job.teacher} and {job.corpus} have different vocabularies; distill the corpus it was trained on,"
+            f" or prepare this one with --tokenizer-from {job.teacher}"
         )
     config, _ = read_config(teacher)
+    own, asked = config.data, corpus.config
+    if own.tagged != asked.tagged or (own.tagged and set(own.directions) != set(asked.directions)):
+        raise UserError(
+            f"{job.teacher} translates {own.languages}, {job.corpus} is {asked.languages}; prepare it again with"
+            f" --set data.src_lang={own.src_lang} --set data.tgt_lang={own.tgt_lang}"
+            f" --set data.both_directions={str(own.both_directions).lower()}"
+        )
     if 1 not in config.train.segment_choices:
         raise UserError(f"{job.teacher}: a teacher writes one segment; train it with train.segments=1")
     return {

@@ -173,6 +173,21 @@ def test_an_exported_model_teaches_as_the_one_it_was_exported_from(teacher: Path
             _claim_shards(job, _settings(job, open_corpus(corpus)))
 
 
+def test_a_teacher_of_both_directions_needs_sources_that_say_into_which(
+    teacher: Path, corpus: Path, tmp_path: Path
+) -> None:
+    for source, file, section in [(teacher, "config.json", "data"), (corpus, "corpus.json", "config")]:
+        described = json.loads((shutil.copytree(source, tmp_path / source.name) / file).read_text())
+        described[section] |= {"both_directions": True, "tokenizer": "sentencepiece"}
+        (tmp_path / source.name / file).write_text(json.dumps(described))
+    for own, other in [(tmp_path / teacher.name, corpus), (teacher, tmp_path / corpus.name)]:
+        run = ["distill", str(own), str(other), "--out", str(tmp_path / "out"), "--beam", "1", "--device", "cpu"]
+        done = CliRunner().invoke(app, run)
+        assert isinstance(done.exception, UserError)
+        assert "prepare it again with --set data.src_lang=en" in str(done.exception)
+    assert not (tmp_path / "out").exists()
+
+
 @pytest.mark.parametrize("more", [[], ["--shard", "1/2"]])
 @pytest.mark.parametrize("compute", ["int9", "int8_native"])
 def test_a_teacher_that_cannot_be_loaded_leaves_nothing_behind(
