@@ -32,28 +32,27 @@ neighbour() {  # NAME SETTINGS...: from the teacher's text, encoder and decoder,
   local every=$(((steps + times - 1) / times))
   shift
   [ ! -f "$out/$name/done" ] || return 0
-  for setting in "${chosen[@]}" train.steps="$steps" train.batch_tokens="${BATCH:-32768}" train.optimizer="${OPTIMIZER:-muon}" \
+  for setting in train.steps="$steps" train.batch_tokens="${BATCH:-32768}" train.optimizer="${OPTIMIZER:-muon}" \
     train.learning_rate="${RATE:-4e-3}" train.warmup=300 train.clip_norm=1 train.validate_every=$every train.save_every=$every \
-    train.tensorboard=false "$@"; do
+    train.compile=true train.tensorboard=false "${chosen[@]}" "$@"; do
     settings+=(--set "$setting")
   done
   $run train "$out/distilled" --out "$out/$name" --preset iwslt16 "${settings[@]}" "${from[@]}" && touch "$out/$name/done"
 }
 
-one_step() { neighbour "$@" train.segments=1 train.compile=true; }
+one_step() { neighbour "$@" train.segments=1; }
 
 stage_shared() { "$(dirname "$0")/ende200k.sh" "$data" "$out" corpus teacher distill mixed; }
-stage_sat() { neighbour sat model.kind=sat "train.segments=[2, 4, 6]" train.random_prob=0 train.repeat_prob=0 train.compile=true; }
+stage_sat() { neighbour sat model.kind=sat "train.segments=[2, 4, 6]" train.random_prob=0 train.repeat_prob=0; }
 stage_nat() { one_step nat-full model.kind=nat; }
 stage_cmlm() { one_step cmlm model.kind=cmlm; }
 stage_deep() {
   local from=()
-  neighbour deep-shallow train.segments=1 model.encoder_layers=12 model.decoder_layers=1 train.compile=true
+  neighbour deep-shallow train.segments=1 model.encoder_layers=12 model.decoder_layers=1
 }
 stage_deep-mixed() {
   local from=(--init-from "$out/deep-shallow" --init-decoder)
-  neighbour deep-mixed "train.segments=[1, 2, 3, 4, 5, 6, 8, 10]" train.cut_at=word model.encoder_layers=12 model.decoder_layers=1 \
-    train.compile=true
+  neighbour deep-mixed "train.segments=[1, 2, 3, 4, 5, 6, 8, 10]" train.cut_at=word model.encoder_layers=12 model.decoder_layers=1
 }
 stage_ctc() { one_step ctc model.kind=ctc train.accumulate="${CTC_PARTS:-2}"; }
 
@@ -115,7 +114,10 @@ stage_evaluate() {
 timed() {  # DEVICE OPTIONS...
   local source=${first#*=} reference=()
   [ -n "${UNSCORED:-}" ] || reference=(--ref "${source##*,}")
-  [ ! -d "$out/speed-$1" ] || return 0
+  if [ -d "$out/speed-$1" ]; then
+    echo "kept as it is: $out/speed-$1; remove it to time the systems again"
+    return 0
+  fi
   all_systems
   $run bench "${systems[@]}" --src "${source%%,*}" "${reference[@]}" --sentences "${SENTENCES:-64}" --batch 1 --batch 64 \
     --threads 1 --rounds "${ROUNDS:-5}" --warm-up "${WARM_UP:-0.5}" --device "$@" --out "$out/speed-$1"
@@ -130,7 +132,9 @@ stage_report() {
 stage_bench-cpu() {
   local form=-int8 name
   for name in teacher deep-shallow nat-full ctc cmlm sat mixed deep-mixed; do
-    [ ! -d "$out/$name" ] || [ -d "$out/$name$form" ] || $run export "$out/$name" "$out/$name$form" --precision int8 --corpus "$out/distilled"
+    [ -f "$out/$name/done" ] || continue
+    [ ! "$out/$name/done" -nt "$out/$name$form" ] || rm -rf "${out:?}/$name$form"  # of an earlier training
+    [ -d "$out/$name$form" ] || $run export "$out/$name" "$out/$name$form" --precision int8 --corpus "$out/distilled"
   done
   timed cpu
 }

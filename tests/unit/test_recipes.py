@@ -7,6 +7,7 @@ import itertools
 import os
 import random
 import re
+import runpy
 import shlex
 import subprocess
 import sys
@@ -403,6 +404,56 @@ def test_pairs_are_taken_as_often_as_their_origin_weighs(tmp_path: Path) -> None
     assert sum(origin == "often" for *_, origin in taken) == 400
     assert 30 < sum(origin == "rare" for *_, origin in taken) < 70
     assert not [pair for pair in taken if pair[2] == "closed"]
+
+
+def test_neighbours_stand_in_one_table_with_their_speedups(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    heads = "Test set|System|BLEU|vs baseline|chrF2++|TER|Rep %|Mis %"
+    rows = {
+        "first": ["t|AT beam 4|34.5|+1.0 (p = 0.004)|57|55|0|0", "t|SAT 4|31.5|–|55|58|50|-4.9"],
+        "again": ["t|AT beam 4|34.9|+1.0 (p = 0.001)|57|55|0|0", "t|CTC|33.2|-0.2 (p = 0.156)|57|55|2|1"],
+    }
+    times = "\n".join(
+        ["|system|batch|p50 ms|sentences/s|", "|:--|--:|--:|--:|", "|AT beam 4|1|6.0|1|", "|AT beam 4|64|9|100|"]
+    )
+    for name, lines in rows.items():
+        (tmp_path / name).mkdir()
+        table = "\n".join(f"|{line}|" for line in [heads, ":-|" * 7 + ":-", *lines])
+        (tmp_path / name / "report.md").write_text(f"# Evaluation\n\n{table}\n\n|another|table|\n")
+        (tmp_path / name / "speed-cuda.md").write_text(
+            f"{times}\n|{lines[1].split('|')[1]}|1|1.5|1|\n|SAT 4|64|9|450|\n"
+        )
+    recipe = RECIPES / "neighbours_table.py"
+    monkeypatch.setattr(sys, "argv", [str(recipe), *(str(tmp_path / name) for name in rows), "--out", str(tmp_path)])
+    monkeypatch.setattr(sys, "argv", [*sys.argv, "--paper", "iwslt16.en-de"])
+    runpy.run_path(str(recipe), run_name="__main__")
+    made = (tmp_path / "table.md").read_text().splitlines()
+    assert made[2] == "| AT beam 4 | 34.5 | 0.004 | 57 | 55 | 0 | 0 |  | 6.0 | 1.0x | 100 | 1.0x |  |  |  |  |"
+    assert made[3] == "| SAT 4 | 31.5 |  | 55 | 58 | 50 | -4.9 |  | 1.5 | 4.0x | 450 | 4.5x |  |  |  |  |"
+    assert made[4] == "| CTC (again) | 33.2 | 0.156 | 57 | 55 | 2 | 1 | 1 | 1.5 | 4.0x |  |  |  |  |  |  |"
+    assert made[-1] == "| paper: RecoverSAT (K=10) | 29.90 |" + "  |" * 7 + " 4.68x |" + "  |" * 6
+    assert len({line.count("|") for line in made}) == 1
+    assert "CTC (again)" in (tmp_path / "quality-speed-cuda.svg").read_text()
+
+
+def test_what_was_trained_again_is_exported_again(tmp_path: Path) -> None:
+    for name in ("ctc", "ctc-int8", "sat", "sat-int8", "cmlm"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "sat" / "done").touch()
+    for name in ("sat-int8", "ctc-int8"):
+        os.utime(tmp_path / name)
+    os.utime(tmp_path / "sat" / "done", (1, 1))
+    (tmp_path / "ctc" / "done").touch()
+    os.utime(tmp_path / "ctc-int8", (2, 2))
+    run = printed("neighbours.sh", tmp_path, "bench-cpu")
+    assert [Path(words[1]).name for words in run if words[0] == "export"] == [
+        "ctc"
+    ]  # sat is as it was, cmlm unfinished
+    assert not (tmp_path / "ctc-int8").exists()
+    assert run[-1][0] == "bench"
+    (tmp_path / "speed-cpu").mkdir()
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setitem(STAGES, "neighbours.sh", ["bench-cpu"])
+        assert not [words for words in commands("neighbours.sh", tmp_path) if words[0] == "bench"]
 
 
 @pytest.mark.usefixtures("made")

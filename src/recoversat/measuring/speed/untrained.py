@@ -37,6 +37,11 @@ def untrained_config(text: str, vocabulary: int, segments: Sequence[int]) -> Con
             known = ", ".join(sorted(PRESETS))
             raise UserError(f"--untrained {text}: name a preset ({known}) or sizes, e.g. d_model=512,d_hidden=2048")
         sizes = {key.strip(): yaml.safe_load(value) for key, _, value in pairs}
+    if sizes.get("kind", "segments") != "segments":
+        raise UserError(
+            f"--untrained {text}: RecoverSAT and autoregressive models are made up; of another kind train one for a few"
+            " updates and name it by --system"
+        )
     model = {**sizes, "vocab_size": vocabulary, "max_segments": max(segments)}
     data = {"tokenizer": "bpe", "vocab_size": vocabulary}
     return parse_config({"data": data, "model": model, "train": {"segments": [1, *segments]}})
