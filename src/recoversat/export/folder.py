@@ -18,7 +18,7 @@ from recoversat.errors import UserError
 from recoversat.export.calibration import calibrate
 from recoversat.export.checks import Agreement, ExportReport, compare_bleu, compare_tokens, export_card, refuse_loss
 from recoversat.export.onnx import PrecisionName, export_model
-from recoversat.export.shortlist import add_shortlist, corpus_of, pairs_of
+from recoversat.export.shortlist import add_shortlist, check_has_steps, corpus_of, pairs_of
 from recoversat.files.model_folder import WEIGHTS, read_config, resolve_model, weights_fingerprint, write_description
 from recoversat.files.storage import atomic_folder, refuse_existing, write_json
 from recoversat.measuring.quality.validation import translate_valid
@@ -66,6 +66,8 @@ def export_folder(
 
     A shortlist is made where `pairs_from` names a corpus.
     """
+    if pairs_from:
+        check_has_steps(model)
     original = load_original(model)
     check_place(out, original.folder, force)
     _, facts = read_config(original.folder)

@@ -60,10 +60,7 @@ def add_shortlist(
 ) -> ShortlistReport:
     """Write table and graphs into an exported model; what is there stays, so that who knows no lists finds it."""
     precisions = sorted(path.parent for path in (folder / ONNX).glob("*/step.onnx"))
-    if not (model := read_config(folder)[0].model).stepwise:
-        raise UserError(
-            f"{folder}: a {model.kind!r} model has no shortlist; only models that write step by step have one"
-        )
+    check_has_steps(folder)
     if not precisions:
         raise UserError(f"{folder}: not an exported model ({ONNX}/*/step.onnx is missing); run 'recoversat export'")
     tokenizer = load_tokenizer(folder)
@@ -77,6 +74,15 @@ def add_shortlist(
     report = _compared(folder, pairs, table)
     _note(folder, precisions, report)
     return report
+
+
+def check_has_steps(model: Path) -> None:
+    """Refuse a model whose steps could not choose from a list."""
+    config = read_config(resolve_model(model))[0].model
+    if not config.stepwise:
+        raise UserError(
+            f"{model}: a {config.kind!r} model has no shortlist; only models that write step by step have one"
+        )
 
 
 def corpus_of(model: Path, corpus: Path) -> Corpus:

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from recoversat.errors import UserError
 from recoversat.measuring import peers
 from recoversat.measuring.own import load_system
 from recoversat.measuring.quality.run import Request, run_evaluation
@@ -104,3 +105,8 @@ def test_untrained_models_are_made_up_for_it(folder: Path) -> None:
     config = untrained_config("d_model=8,d_hidden=8,n_heads=2,encoder_layers=1,decoder_layers=1", 64, [3])
     names = [spec.name for spec in build_untrained(folder.parent, config, [3], "cpu")]
     assert names[-2:] == ["Capitals greedy default", "Capitals beam 4 default"]
+
+
+def test_only_what_can_be_made_up_is() -> None:
+    with pytest.raises(UserError, match="train one for a few updates and name it by --system"):
+        untrained_config("d_model=8,kind=cmlm", 64, [3])
