@@ -20,14 +20,19 @@ IdsOf = Callable[[int, Decoded], list[int]]  # sentence, what was written -> the
 
 
 def neighbours(counts: Ints, choices: Sequence[int], best_of: int) -> list[Counts]:
-    """Return for each K those around it that a model was trained for; K = 1 has no better one.
+    """Return for each K those around it that a model was trained for.
+
+    K = 1 has no better one, and takes as many calls as it writes tokens: where there are others enough, it is not
+    among several.
 
     >>> neighbours(np.array([1, 2, 5, 16]), [1, 2, 3, 4, 5, 6, 8, 10, 16], 3)
-    [(1,), (1, 2, 3), (4, 5, 6), (8, 10, 16)]
+    [(1,), (2, 3, 4), (4, 5, 6), (8, 10, 16)]
     """
     known = sorted(set(choices))
+    if known[0] == 1 and len(known) > best_of:
+        known = known[1:]
     last = max(0, len(known) - best_of)
-    starts = [min(max(0, known.index(k) - best_of // 2), last) for k in counts.tolist()]
+    starts = [1 if k == 1 else min(max(0, known.index(k) - best_of // 2), last) for k in counts.tolist()]
     return [(1,) if k == 1 else tuple(known[at : at + best_of]) for k, at in zip(counts, starts, strict=True)]
 
 

@@ -99,7 +99,9 @@ def test_one_segment_is_never_doubted() -> None:
 
 def test_candidates_are_around_the_k_of_the_length() -> None:
     choices = [1, 2, 3, 4, 5, 6, 8, 10, 12, 16]
-    assert neighbours(np.array([1, 2, 5, 16]), choices, 2) == [(1,), (1, 2), (4, 5), (12, 16)]
+    assert neighbours(np.array([1, 2, 5, 16]), choices, 2) == [(1,), (2, 3), (4, 5), (12, 16)]
+    assert neighbours(np.array([1, 2, 3]), [1, 2, 3], 2) == [(1,), (2, 3), (2, 3)]
+    assert neighbours(np.array([1, 2, 3]), [1, 2, 3], 3) == [(1,), (1, 2, 3), (1, 2, 3)]  # there are no others
     assert neighbours(np.array([5, 10]), choices, 3) == [(4, 5, 6), (8, 10, 12)]
     assert neighbours(np.array([2]), [1, 2], 5) == [(1, 2)]
 
