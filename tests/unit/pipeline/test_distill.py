@@ -133,7 +133,7 @@ def distilled(teacher: Path, corpus: Path, out: Path, *more: str) -> ParallelSen
 @pytest.mark.parametrize("joined", [False, True])
 def test_a_second_round_has_the_winners_of_best_of(teacher: Path, corpus: Path, tmp_path: Path, joined: bool) -> None:
     settings = json.loads((teacher / "config.json").read_text())
-    settings["decode"] |= {"join_overlaps": joined, "whole_characters": False, "segment_length": 3.0}
+    settings["decode"] |= {"join_overlaps": joined, "whole_characters": False, "segment_length": 6.0}
     copied = Path(shutil.copytree(teacher, tmp_path / "teacher"))
     (copied / "config.json").write_text(json.dumps(settings))
     found = distilled(copied, corpus, tmp_path / "out", "--best-of", "2", "--batch-tokens", "50")
