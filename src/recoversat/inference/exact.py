@@ -30,7 +30,7 @@ def decode_exactly(engine: Engine, sources: Sources, n_segments: Ints, options: 
     sources = engine.encode(sources)
     if not (verify := _begin(engine, sources, options)):
         return decode_greedily(engine, sources, options)
-    (draft,) = engine.decode(sources, n_segments, replace(options, scores=False))
+    (draft,) = engine.decode(sources, n_segments, replace(options, scores=False, verified=False))  # K = 1 verifies it
     return [_verified(draft, verify)]
 
 

@@ -98,12 +98,12 @@ def test_a_k_that_is_named_drafts(translator, verified, monkeypatch: pytest.Monk
     decode = type(translator.engine).decode
 
     def watch(self, sources, n_segments, options=Options()):
-        drafted.append(n_segments.tolist())
+        drafted.append((n_segments.tolist(), options.verified))
         return decode(self, sources, n_segments, options)
 
     monkeypatch.setattr(type(translator.engine), "decode", watch)
     (one,) = translator.translate(["w1 w2 w3 w4 w5 w6"], segments=2, quality="exact")
-    assert (drafted, len(verified), len(one.segments)) == ([[2]], 1, 1)
+    assert (drafted, len(verified), len(one.segments)) == ([([2], False)], 1, 1)  # K = 1 verifies what is in no list
 
 
 def test_what_else_was_likely_is_known_of_what_is_written_step_by_step(translator, verified) -> None:

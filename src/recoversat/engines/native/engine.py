@@ -21,7 +21,7 @@ from recoversat.decoding.verify import AHEAD, ALL
 from recoversat.engines.engine import Options, Sources, StepEngine
 from recoversat.engines.memory import check_drafts, rows_within
 from recoversat.engines.native.lists import NativeLists, lists_of
-from recoversat.engines.native.model import KEPT, NativeModel, Pasts, Wanted, Writing
+from recoversat.engines.native.model import KEPT, NativeModel, Pasts, Verifying, Wanted, Writing
 from recoversat.engines.pairs import Pair, check_pairs, deleting_rows, equal_rows, scored
 from recoversat.engines.vocabulary import TABLE, logit_biases
 from recoversat.segments import Rows
@@ -29,6 +29,7 @@ from recoversat.vocab import EOS, PAD, TERMINATORS
 
 _LEAST = np.finfo(np.float32).min
 _ROWS = 32  # that take a step together where Python looks into it
+_FEW = 3  # segments whose steps wait for weights, so that a list that has to be verified spares some
 _Result = TypeVar("_Result")
 
 
@@ -146,7 +147,10 @@ class NativeEngine(StepEngine):
             Wanted(source, own, *both[k == 1], source.memory if self._is_mine(source) else None)
             for source, own, k in zip(sources, steps, counts, strict=True)
         ]
-        written = self._model.write(wanted, self._used_lists(options), options.scores, kept=self._kept)
+        lists, verifying = self._used_lists(options), Verifying.NEVER
+        if options.shortlist and options.verified and len(counts) == 1 and counts[0] <= _FEW:
+            lists, verifying = self._lists, Verifying.ALWAYS if options.lives is None else Verifying.IN_VAIN
+        written = self._model.write(wanted, lists, options.scores, self._kept, verifying)
         if options.lives is not None:
             for sentence in written:
                 sentence.segments = [[*segment[:-1], EOS] for segment in sentence.segments]
@@ -168,7 +172,7 @@ class NativeEngine(StepEngine):
         return isinstance(source, EncodedIds) and source.memory.model() is self._model
 
     def _used_lists(self, options: Options) -> NativeLists | None:
-        """Return lists where they count as they are: to verify one would cost what it saves."""
+        """Return lists where they count as they are."""
         return self._lists if options.shortlist and not options.verified else None
 
     def _listed_bias(self, source: Sequence[int], single: bool, options: Options) -> Floats:

@@ -7,6 +7,7 @@ import ctypes
 import weakref
 from collections.abc import Sequence
 from dataclasses import dataclass
+from enum import IntEnum
 from itertools import accumulate, chain
 from pathlib import Path
 from threading import local
@@ -28,6 +29,14 @@ from recoversat.errors import UserError
 KEPT = 1 << 27  # bytes that sentences keep which are written together, where memory is not bounded
 _CACHED = 1 << 25  # bytes of weights that a cache may hold
 _STEPS = 8  # between two looks at who may want to stop
+
+
+class Verifying(IntEnum):
+    """What is done about pieces that are better than those of a list (native.cpp has the same)."""
+
+    NEVER = 0
+    ALWAYS = 1  # they are looked for and take their places
+    IN_VAIN = 2  # they are looked for alone, to time models that have learnt nothing
 
 
 @dataclass(frozen=True)
@@ -137,8 +146,9 @@ class NativeModel:
         return chosen.astype(np.int64), log_probs, all_logits
 
     def write(
-        self, wanted: Sequence[Wanted], lists: NativeLists | None = None, scores: bool = False, kept: int = KEPT
-    ) -> list[Decoded]:
+        self, wanted: Sequence[Wanted], lists: NativeLists | None = None, scores: bool = False, kept: int = KEPT,
+        verifying: Verifying = Verifying.NEVER,
+    ) -> list[Decoded]:  # fmt: skip
         """Write sentences, each as it would be alone; those that are under way together keep so many bytes at most."""
         sizes, counts = [len(one.source) for one in wanted], [len(one.steps) for one in wanted]
         self._check_segments(max(counts))
@@ -153,7 +163,7 @@ class NativeModel:
         work = self.work()
         begun = self.library.rs_begin(
             work, address_of(tasks), len(tasks), address_of(positions), lists and lists.address, room,
-            self.side_by_side, kept,
+            self.side_by_side, kept, verifying,
         )  # fmt: skip
         check(begun)
         while check(self.library.rs_go_on(work, _STEPS)):

@@ -298,7 +298,7 @@ struct Product {
     for (int column = 0; column < out; column += columns) {
       for (int part = parts, row = 0; part; --part) {
         const int some = (n - row + part - 1) / part;
-        const size_t ahead = part == 1 ? size_t(columns) * in : 0;
+        const size_t ahead = part == parts ? size_t(columns) * in : 0;
         kit->kernels[some](rows + row * stride, stride, weights + size_t(column) * in, in / kit->group, ahead,
                            start.get() + column, sums);
         for (int at = 0; at < columns; at += CHUNK) {
@@ -937,6 +937,9 @@ struct Place {
   const Product* output = nullptr;
   const float* bias = nullptr;
   int step = 0;
+  bool verifies = false;  // what it chooses from its list is to be met with the whole vocabulary
+  Buffer<uint8_t> kept;   // the rows that chose, as the output matrix takes them
+  int n_kept = 0;
   size_t bytes = 0;
 
   explicit Place(size_t layers) : memory(layers), written(layers) {}
@@ -945,7 +948,7 @@ struct Place {
 
   // Return the bytes that it holds, and give them back.
   size_t held() const {
-    size_t sum = listed.size;
+    size_t sum = listed.size + kept.size;
     for (const Pasts* pasts : {&memory, &written})
       for (const Past& past : *pasts) sum += (past.keys.size + past.values.size) * sizeof(float);
     return sum;
@@ -953,9 +956,13 @@ struct Place {
 
   void empty() {
     memory = Pasts(memory.size()), written = Pasts(written.size());
-    list = Product(), listed = Buffer<int8_t>();
+    list = Product(), listed = Buffer<int8_t>(), kept = Buffer<uint8_t>();
   }
 };
+
+// What is done about pieces that are better than those of a list: nothing, they are looked for and take their places, or
+// they are looked for alone, to time models that have learnt nothing.
+enum Verifying { NEVER, ALWAYS, IN_VAIN };
 
 // All that is asked of a thread at a time.
 struct Asked {
@@ -965,6 +972,7 @@ struct Asked {
   int room;            // T, of what is written
   int rows;            // while fewer go through together, another sentence begins
   size_t bytes;        // the most that sentences keep together, if there is more than one
+  Verifying verifying;
 };
 
 // What a thread writes sentences with.
@@ -1004,7 +1012,8 @@ struct Work {
     size_t rows = 0, list = asked.lists ? asked.lists->size / 2 + WIDEST : 0;
     for (int segment = 0; segment < task.k; ++segment) rows += std::max(1, task.steps[segment]);
     const size_t pasts = Past::bytes(layers.d, rows) + (task.memory ? 0 : Past::bytes(layers.d, task.n));
-    return model.decoder.size() * pasts + list * (layers.d + 3 * sizeof(float)) * 3 / 2;
+    const size_t kept = asked.lists && asked.verifying ? 3 * rows * layers.d : 0;
+    return model.decoder.size() * pasts + list * (layers.d + 3 * sizeof(float)) * 3 / 2 + kept;
   }
 
   size_t bytes_now() const {
@@ -1060,8 +1069,14 @@ struct Work {
     place.pieces.clear();
     if (asked.lists) asked.lists->of(task.source, int(task.n), nullptr, 0, place.pieces);
     place.output = place.pieces.empty() ? &layers.model.vocabulary : &cut(place);
+    place.verifies = asked.verifying && !place.pieces.empty(), place.n_kept = 0;
     add_bias(place, task.first);
     for (auto& past : place.written) past.places = 0;
+    open_all(place);
+  }
+
+  void open_all(Place& place) {
+    const Task& task = *place.task;
     place.tokens.assign(task.k, BOS), place.segments.resize(task.k), place.step = 0;
     for (int segment = 0; segment < task.k; ++segment) place.segments[segment] = segment, task.lengths[segment] = 0;
   }
@@ -1108,9 +1123,12 @@ struct Work {
     int first = 0;
     for (Place* place : active) {
       const int rows = place->open();
+      if (place->verifies) keep(*place, first, rows);
       note(*place, found.data() + first, scores.data() + first);
       first += rows;
     }
+    for (Place* place : active)
+      if (place->verifies && !place->open()) verify(*place);
     const auto goes_on = [](const Place* place) { return place->open() > 0; };
     const auto ended = std::stable_partition(active.begin(), active.end(), goes_on);
     for (auto place = ended; place != active.end(); ++place) leave(**place);
@@ -1147,6 +1165,49 @@ struct Work {
     }
     place.tokens.resize(open), place.segments.resize(open);
     if (!place.step++ && task.first != task.bias) add_bias(place, task.bias);
+  }
+
+  // Keep rows that have chosen.
+  void keep(Place& place, int first, int n) {
+    const size_t bytes = layers.model.vocabulary.rounding.bytes(layers.d);
+    place.kept.need((place.n_kept + n) * bytes);
+    std::memcpy(place.kept.get() + place.n_kept * bytes, layers.rows.get() + first * bytes, n * bytes);
+    place.n_kept += n;
+  }
+
+  // Meet all that chose from a list with the whole vocabulary; where that has a better piece, go on after it from there.
+  void verify(Place& place) {
+    const Task& task = *place.task;
+    const Product& whole = layers.model.vocabulary;
+    const int n = place.n_kept, first = task.first == task.bias ? 0 : int(task.k);  // all segments take the first step
+    if (found.size() < size_t(n)) found.resize(n), scores.resize(n);
+    layers.make_room(n, 0);
+    std::memcpy(layers.rows.get(), place.kept.get(), n * whole.rounding.bytes(layers.d));
+    float* log_probs = task.log_probs ? scores.data() : nullptr;
+    if (first) layers.choose(whole, task.first, 0, first, found.data(), log_probs);
+    layers.choose(whole, task.bias, first, n - first, found.data() + first, log_probs ? log_probs + first : nullptr);
+    place.verifies = false;
+    if (asked.verifying == IN_VAIN) return;
+    place.pieces.clear(), place.output = &whole;
+    add_bias(place, task.first);
+    open_all(place);
+    for (int row = 0; row < n;) {
+      const bool stands = has(place, found.data() + row);
+      const int* step = found.data() + row;
+      row += place.open();
+      note(place, step, scores.data() + (step - found.data()));
+      for (auto& past : place.written) past.places = row;
+      if (!stands) return;
+    }
+  }
+
+  // Say whether what the open segments have chosen in this step is what these columns say.
+  bool has(const Place& place, const int32_t* columns) const {
+    for (int row = 0; row < place.open(); ++row) {
+      const int32_t* chosen = place.task->chosen + size_t(place.segments[row]) * asked.room;
+      if (chosen[place.step] != (columns[row] < 0 ? EOS : columns[row])) return false;
+    }
+    return true;
   }
 
   // Let a sentence go; places that nobody uses keep no more than may be kept of sentences.
@@ -1284,12 +1345,12 @@ int rs_rows(void* work, const void* const* memories, void* const* written, const
 
 // Begin to write n sentences. While there are fewer than so many `rows` side by side another one begins, as long as no
 // more `bytes` are kept of all. Of each segment there is `room` for so many tokens. `positions` are as many as the longest
-// source has tokens, or the longest segment may take steps; `lists` may be null.
+// source has tokens, or the longest segment may take steps; `lists` may be null; `verifying` is one of Verifying.
 int rs_begin(void* work, const void* tasks, int n, const float* positions, const void* lists, int room, int rows,
-             int64_t bytes) try {
+             int64_t bytes, int verifying) try {
   const Task* first = static_cast<const Task*>(tasks);
   static_cast<Work*>(work)->begin({first, first + n, positions, static_cast<const Lists*>(lists), room, rows,
-                                   size_t(bytes)});
+                                   size_t(bytes), Verifying(verifying)});
   return 0;
 } catch (const std::exception&) {
   return -1;

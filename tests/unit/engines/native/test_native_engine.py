@@ -14,10 +14,11 @@ from recoversat.config import ModelConfig
 from recoversat.decoding.segmentwise import Decoded
 from recoversat.decoding.stepping import Floats, Ints
 from recoversat.decoding.stopping import StoppedError, stoppable
-from recoversat.engines.engine import Options, StepEngine
+from recoversat.engines.engine import Options, Sources, StepEngine
 from recoversat.engines.loading import EngineOptions, load_engine
 from recoversat.engines.native import library
 from recoversat.engines.native.engine import NativeEngine, _likeliest
+from recoversat.engines.native.model import Verifying, Wanted
 from recoversat.engines.onnx.engine import OnnxEngine
 from recoversat.engines.vocabulary import TABLE, Shortlist
 from recoversat.errors import UserError
@@ -404,6 +405,50 @@ def test_each_sentence_of_a_batch_has_its_own_list(listed: NativeEngine, side_by
     begins[:] = False
     for one, k in zip(listed.decode(MIXED, MIXED_K, options), MIXED_K, strict=True):
         assert k == 1 or (one.segments, one.steps) == ([[EOS]] * k, 1)
+
+
+def verified(engine: NativeEngine, sources: Sources, counts: Ints, verifying: Verifying, scores: bool) -> list[Decoded]:
+    """Write sentences side by side, each from its list at first; what a segment begins with is a choice of its own."""
+    first, usual = engine._bias.copy(), engine._bias
+    first[90:301] = -np.inf
+    wanted = [Wanted(one, [12] * k, usual, first) for one, k in zip(sources, counts.tolist(), strict=True)]
+    lists = None if verifying is Verifying.NEVER else engine._lists
+    return engine._model.write(wanted, lists, scores, verifying=verifying)
+
+
+@pytest.mark.parametrize("scores", [True, False])
+@pytest.mark.parametrize("side_by_side", [1, 8, 1000])
+def test_a_list_that_is_verified_changes_nothing(
+    listed: NativeEngine, side_by_side: int, scores: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(listed._model, "side_by_side", side_by_side)
+    whole = verified(listed, MIXED, MIXED_K, Verifying.NEVER, scores)
+    assert verified(listed, MIXED, MIXED_K, Verifying.ALWAYS, scores) == whole
+    in_vain = verified(listed, MIXED, MIXED_K, Verifying.IN_VAIN, scores)
+    better = [one.segments != other.segments for one, other in zip(in_vain, whole, strict=True)]
+    assert len(better) > sum(better) > len(better) / 3  # what they lack is found, and who lacks nothing stays
+    firsts = [one.segments[0][0] != other.segments[0][0] for one, other in zip(in_vain, whole, strict=True)]
+    assert 0 < sum(firsts) < sum(better)  # in the first step and in later ones
+
+
+def test_one_sentence_of_few_segments_is_written_from_its_list(
+    listed: NativeEngine, engine: NativeEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found: list[Verifying] = []
+    write = listed._model.write
+
+    def watched(*given: Any) -> list[Decoded]:
+        found.append(given[-1] if given[1] else Verifying.NEVER)
+        return write(*given)
+
+    monkeypatch.setattr(listed._model, "write", watched)
+    for k in (1, 3, 4):
+        assert listed.decode([MIXED[2]], np.array([k]), ALL) == engine.decode([MIXED[2]], np.array([k]), ALL)
+    listed.decode(MIXED[:2], np.ones(2, dtype=np.int64), ALL)
+    listed.decode([MIXED[2]], np.array([1]), replace(ALL, shortlist=False))
+    listed.decode([MIXED[2]], np.array([2]), replace(ALL, lives=np.array([3, 2])))
+    never, always = Verifying.NEVER, Verifying.ALWAYS
+    assert found == [always, always, never, never, never, Verifying.IN_VAIN]
 
 
 def test_who_has_no_list_or_one_too_long_chooses_from_all(folder: Path, tmp_path: Path, engine: NativeEngine) -> None:
