@@ -21,7 +21,7 @@ from recoversat.decoding.verify import AHEAD, ALL
 from recoversat.engines.engine import Options, Sources, StepEngine
 from recoversat.engines.memory import check_drafts, rows_within
 from recoversat.engines.native.lists import NativeLists, lists_of
-from recoversat.engines.native.model import KEPT, NativeModel, Pasts, Verifying, Wanted, Writing
+from recoversat.engines.native.model import KEPT, Found, NativeModel, Pasts, Verifying, Wanted, Writing
 from recoversat.engines.pairs import Pair, check_pairs, deleting_rows, equal_rows, scored
 from recoversat.engines.vocabulary import TABLE, logit_biases
 from recoversat.segments import Rows
@@ -159,11 +159,11 @@ class NativeEngine(StepEngine):
     def _score_rows(self, source: Sequence[int], target: Rows, bias: Floats) -> list[float]:
         """Return the log-probability of every row's label, all rows in one pass."""
         sentence = Writing(self._memory(source), self._model.pasts(), bias)
-        *_, logits = self._model.rows(
-            [sentence], [len(target.tokens)], target.tokens, target.segments, 0, causal=True, scores=False, logits=True
+        found = self._model.rows(
+            [sentence], [len(target.tokens)], target.tokens, target.segments, 0, causal=True, given=target.labels
         )
-        found: list[float] = np.take_along_axis(_log_softmax(logits), target.labels[:, None], axis=1)[:, 0].tolist()
-        return found
+        each: list[float] = found.given.tolist()
+        return each
 
     def _memory(self, source: Sequence[int]) -> Pasts:
         return source.memory if self._is_mine(source) else self._model.encoded(source)
@@ -232,7 +232,7 @@ class NativeStepper:
         looks = n_best > 0 or bool((wanted != FREE).any())
         each = [n for n in active.sum(axis=1).tolist() if n]
         sentences = [one for one, writes in zip(self._sentences, active, strict=True) if writes.any()]
-        found, values, logits = self._model.rows(
+        found, values, logits, _ = self._model.rows(
             sentences, each, tokens[active], np.nonzero(active)[1], self._steps, scores=scores, logits=looks
         )
         best: Ints = np.full((len(found), n_best), PAD, dtype=np.int64)
@@ -276,18 +276,19 @@ class NativeVerifier:
         self._model, self._sentence = model, Writing(memory, model.pasts(), bias)
 
     def verify(self, tokens: Sequence[int], scores: bool) -> tuple[Ints, Floats]:
-        return self._append(tokens, scores, logits=False)[:2]
+        found = self._append(tokens, scores)
+        return found.best, found.log_probs
 
     def compare(self, tokens: Sequence[int]) -> tuple[Ints, Floats, Floats]:
-        best, likely, logits = self._append(tokens, True, logits=True)
-        given = np.take_along_axis(_log_softmax(logits[:-1]), np.array(tokens[1:], dtype=np.int64)[:, None], axis=1)
-        return best, likely, given[:, 0]
+        after = np.array([*tokens[1:], EOS], dtype=np.int64)  # whatever is after the last one is not asked for
+        found = self._append(tokens, True, after)
+        return found.best, found.log_probs, found.given[:-1]
 
-    def _append(self, tokens: Sequence[int], scores: bool, logits: bool) -> tuple[Ints, Floats, Floats]:
+    def _append(self, tokens: Sequence[int], scores: bool, given: Ints | None = None) -> Found:
         ids = np.array(tokens, dtype=np.int64)
         return self._model.rows(
             [self._sentence], [len(ids)], ids, np.zeros_like(ids), self._sentence.kept,
-            causal=True, scores=scores, logits=logits,
+            causal=True, scores=scores, given=given,
         )  # fmt: skip
 
     def forget(self, rows: int) -> None:

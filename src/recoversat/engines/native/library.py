@@ -36,7 +36,7 @@ _FUNCTIONS: dict[str, tuple[Any, list[Any]]] = {
     "rs_lists": (_POINTER, [_POINTER] * 5),
     "rs_lists_free": (None, [_POINTER]),
     "rs_pieces": (_INT, [_POINTER, _POINTER, _INT, _POINTER, _INT, _POINTER]),
-    "rs_rows": (_INT, [_POINTER] * 5 + [_INT] + [_POINTER] * 3 + [_INT] + [_POINTER] * 4),
+    "rs_rows": (_INT, [_POINTER] * 5 + [_INT] + [_POINTER] * 3 + [_INT] + [_POINTER] * 6),
     "rs_begin": (_INT, [_POINTER, _POINTER, _INT, _POINTER, _POINTER, _INT, _INT, ctypes.c_int64, _INT]),
     "rs_go_on": (_INT, [_POINTER, _INT]),
 }

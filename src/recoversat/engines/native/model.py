@@ -11,7 +11,7 @@ from enum import IntEnum
 from itertools import accumulate, chain
 from pathlib import Path
 from threading import local
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -58,6 +58,15 @@ class Writing:
     written: "_Held"
     bias: Floats  # (V,) added to logits
     kept: int = 0  # rows that count; what was written after them is forgotten
+
+
+class Found(NamedTuple):
+    """What rows (N,) find in the vocabulary; what is not wanted is zeros, or empty."""
+
+    best: Ints
+    log_probs: Floats  # of the best pieces
+    logits: Floats  # (N, V)
+    given: Floats  # log-probabilities of the pieces that were given
 
 
 class NativeModel:
@@ -117,12 +126,12 @@ class NativeModel:
 
     def rows(
         self, sentences: Sequence[Writing], counts: Sequence[int], tokens: Ints, segments: Ints, step: int,
-        causal: bool = False, scores: bool = True, logits: bool = False,
-    ) -> tuple[Ints, Floats, Floats]:  # fmt: skip
-        """Append counts[b] of the rows (N,) to sentence b; return their best pieces, log-probabilities and all logits.
+        causal: bool = False, scores: bool = True, logits: bool = False, given: Ints | None = None,
+    ) -> Found:  # fmt: skip
+        """Append counts[b] of the rows (N,) to sentence b; return what they find, of pieces that are given (N,) too.
 
         Those of a sentence stand in one step and see each other, or in steps that follow one another and see those
-        before (`causal`). What is not wanted is zeros, or empty.
+        before (`causal`).
         """
         n = len(tokens)
         ids, own = self.ids(tokens), segments.astype(np.int32)
@@ -130,6 +139,8 @@ class NativeModel:
         positions = self.positions.first(step + (n if causal else 1))[step:]
         chosen, log_probs = np.zeros(n, dtype=np.int32), np.zeros(n, dtype=np.float32)
         all_logits: Floats = np.empty((n if logits else 0, self.places), dtype=np.float32)
+        wanted = None if given is None else self.ids(given)
+        likely = np.zeros(0 if given is None else n, dtype=np.float32)
         each = [(one.memory.address, one.written.address, address_of(one.bias)) for one in sentences]
         if len({written for _, written, _ in each}) < len(each):
             raise ValueError("each sentence writes into keys and values of its own")
@@ -138,12 +149,13 @@ class NativeModel:
         done = self.library.rs_rows(
             self.work(), address_of(memories), address_of(written), address_of(sizes[0]), address_of(sizes[1]),
             len(sentences), address_of(ids), address_of(own), address_of(positions), causal, address_of(biases),
-            address_of(chosen), address_of(log_probs) if scores else None, address_of(all_logits) if logits else None,
+            address_of(chosen), address_of(log_probs) if scores or given is not None else None,
+            address_of(all_logits) if logits else None, address_of(wanted), address_of(likely),
         )  # fmt: skip
         check(done)
         for one, count in zip(sentences, counts, strict=True):
             one.kept += count
-        return chosen.astype(np.int64), log_probs, all_logits
+        return Found(chosen.astype(np.int64), log_probs, all_logits, likely)
 
     def write(
         self, wanted: Sequence[Wanted], lists: NativeLists | None = None, scores: bool = False, kept: int = KEPT,

@@ -867,6 +867,21 @@ struct Layers {
     }
   }
 
+  // Return the log-probability of a piece for a row that has seen all of the vocabulary.
+  float likely(const float* bias, int row, int32_t piece) const {
+    const Product& output = model.vocabulary;
+    const uint8_t* from = rows.get() + row * output.rounding.bytes(d);
+    const int8_t* weights = model.embedding + size_t(piece) * d;
+    int32_t sum = output.start[piece];
+    for (int i = 0; i < d; ++i) {
+      int16_t value = from[i];
+      if (output.rounding.wide) std::memcpy(&value, from + 2 * i, sizeof value);
+      sum += value * weights[i];
+    }
+    const float value = float(sum) * output.scale[piece] + bias[piece];
+    return best[row].column < 0 ? value : value - best[row].value + best[row].log_prob();
+  }
+
   template <bool SCORED>
   void find_best(const Product& output, const float* bias, int first, int n, float* logits) {
     Best* own = best.data() + first;
@@ -1314,10 +1329,12 @@ int rs_encode(void* work, void* memory, const int32_t* source, int n, const floa
 
 // Append rows to several sentences: counts[i] after the first keeps[i], which stand at `position` side by side or, if
 // `causal`, one after the other. biases[i] (V) is added to logits. `tokens`, `segments` and `chosen`, which gets the best
-// piece of each row, are those of all (N); `log_probs` (N) and `logits` (N, V) may be null.
+// piece of each row, are those of all (N); `log_probs` (N) and `logits` (N, V) may be null, and so may `given` (N),
+// pieces that get log-probabilities in `likely` (N): those need `log_probs`.
 int rs_rows(void* work, const void* const* memories, void* const* written, const int32_t* keeps, const int32_t* counts,
             int sentences, const int32_t* tokens, const int32_t* segments, const float* position, int causal,
-            const float* const* biases, int32_t* chosen, float* log_probs, float* logits) try {
+            const float* const* biases, int32_t* chosen, float* log_probs, float* logits, const int32_t* given,
+            float* likely) try {
   Work& w = *static_cast<Work*>(work);
   w.parts.clear();
   for (int i = 0, first = 0; i < sentences; first += counts[i++]) {
@@ -1335,7 +1352,10 @@ int rs_rows(void* work, const void* const* memories, void* const* written, const
     for (; i < sentences && biases[i] == bias; ++i) n += counts[i];
     w.layers.choose(output, bias, first, n, chosen + first, log_probs ? log_probs + first : nullptr,
                     logits ? logits + size_t(first) * output.out : nullptr);
-    for (int row = first; row < first + n; ++row) chosen[row] = chosen[row] < 0 ? EOS : chosen[row];  // had no choice
+    for (int row = first; row < first + n; ++row) {
+      chosen[row] = chosen[row] < 0 ? EOS : chosen[row];  // had no choice
+      if (given) likely[row] = w.layers.likely(bias, row, given[row]);
+    }
     first += n;
   }
   return 0;

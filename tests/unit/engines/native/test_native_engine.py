@@ -273,8 +273,13 @@ def test_the_likeliest_are_those_of_a_stable_sort() -> None:
 
 
 def test_all_kits_write_the_same(engine: NativeEngine, folder: Path) -> None:
+    written = decode(engine, 5)
+    pairs = [(source, one.segments[0][:-1]) for source, one in zip(SOURCES, decode(engine, 1), strict=True)]
+    scored = engine.score(pairs)
     for kit in library.kits():
-        same(decode(NativeEngine(folder, CONFIG, kit=kit), 5), decode(engine, 5))
+        own = NativeEngine(folder, CONFIG, kit=kit)
+        same(decode(own, 5), written)
+        same(own.score(pairs), scored)
 
 
 @pytest.mark.usefixtures("built")
