@@ -1,6 +1,7 @@
 """What a shortlist changes and what it saves, in one run; one core, sentence by sentence, with and without in turn.
 
     taskset -c 1 python benchmarks/shortlist.py MODEL --src test.en --tgt test.de --to de --segments auto 10 1
+    taskset -c 1 python benchmarks/shortlist.py MODEL ... --compute-type int8_native      after `recoversat build`
     taskset -c 1 python benchmarks/shortlist.py --untrained 6+2:256/1536 8+1:320/1280 --vocabulary 14000 --list 1000
 
 Ways: "verified" over the whole vocabulary, the "list" alone, and "without". Prints the share of translations equal to
@@ -23,10 +24,12 @@ import numpy as np
 
 from recoversat.config import ModelConfig
 from recoversat.engines.engine import Options
+from recoversat.engines.loading import ONNX
 from recoversat.engines.onnx.engine import OnnxEngine
 from recoversat.engines.vocabulary import TABLE, Shortlist
 from recoversat.export.onnx import export_model
 from recoversat.export.onnx_shortlist import add_listed_graphs
+from recoversat.files.model_folder import resolve_model
 from recoversat.files.storage import lines_of
 from recoversat.measuring.quality.metrics import corpus_bleu
 from recoversat.measuring.speed.untrained import made_up_ranges, random_weights
@@ -55,14 +58,16 @@ def fastest(cases: dict[str, Callable[[], object]], rounds: int) -> dict[str, tu
 
 def trained(args: argparse.Namespace) -> None:
     """Compare translations of a test set."""
-    translators = {name: Translator(args.model, target=args.to, intra_threads=1) for name in WAYS}
+    options = {"target": args.to, "device": "cpu", "compute_type": args.compute_type, "intra_threads": 1}
+    translators = {name: Translator(args.model, **options) for name in WAYS}
     for name, way in WAYS.items():
         translators[name].set_decoding(shortlist=way["shortlist"], verify_shortlist=way["verified"])
-    lists = translators["list"].engine._lists
-    if not lists:
+    tables = list(resolve_model(args.model).glob(f"{ONNX}/{TABLE}"))
+    if not tables:
         raise SystemExit(f"{args.model} has no shortlist")
     sources, references = (list(islice(lines_of(path), args.sentences)) for path in (args.src, args.tgt))
-    sizes = lists._table.members(translators["list"].encode(sources)).sum(axis=1)
+    table = Shortlist.load(tables[0], translators["list"].tokenizer.size)
+    sizes = table.members(translators["list"].encode(sources)).sum(axis=1)
     print(f"{len(sources):,} sentences, lists of {sizes.mean():.0f} pieces (largest {sizes.max():,})")
     for k in args.segments:
         wanted = int(k) if k.isdecimal() else "auto"
@@ -127,10 +132,11 @@ def engine_of(folder: Path, shape: str, vocabulary: int, size: int) -> OnnxEngin
 def main() -> None:
     """Read what is wanted and print it."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("model", nargs="?")
+    parser.add_argument("model", nargs="?", type=Path)
     parser.add_argument("--src", type=Path)
     parser.add_argument("--tgt", type=Path)
     parser.add_argument("--to")
+    parser.add_argument("--compute-type", default="default", help="int8_native: the engine in C++")
     parser.add_argument("--segments", nargs="+", default=["10"])
     parser.add_argument("--sentences", type=int, default=2000)
     parser.add_argument("--timed", type=int, default=100, help="sentences that are timed")
