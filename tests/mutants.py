@@ -705,6 +705,17 @@ FAULTS = [
           ("engines/native/lists.py", "if ids.size and not 0 <= ids.min()", "if False and not 0 <= ids.min()")),
     fault("C++: one segment may delete itself", "unit/engines/native/test_native_engine.py",
           ("engines/vocabulary.py", "single[DEL] = -np.inf", "single[DEL] = 0")),
+    # how sure it is, in JSON lines
+    fault("JSON lines: silent where K = 1 writes", "unit/inference/test_best_of.py",
+          ("inference/batches.py", 'request.scores == "one" and says_one', "False")),
+    fault("JSON lines: silent of what was drafted and verified", "unit/inference/test_best_of.py",
+          ("inference/batches.py", "request.decode.exact or 1 in n_segments", "1 in n_segments")),
+    fault("JSON lines: what several segments say is scored for nobody", "unit/inference/test_best_of.py",
+          ("inference/batches.py", "request.decode.exact or 1 in n_segments", "True")),
+    fault("JSON lines: workers score what they do not hand on", "unit/inference/test_best_of.py",
+          ("pipeline/translate_files.py", "(asked.jsonl and not asked.is_shared)", "asked.jsonl")),
+    fault("JSON lines: any model's own word passes for that of K = 1", "unit/inference/test_best_of.py",
+          ("pipeline/translate_files.py", 'if tells and translator.config.model.kind == "segments"', "if tells")),
 ]
 # fmt: on
 

@@ -27,6 +27,7 @@ from recoversat.inference.glossary import check_glossary
 from recoversat.inference.repairing import cut_by, prepared, repairs_for, restored
 from recoversat.inference.request import (
     Request,
+    Scores,
     WantedSegments,
     check_lines,
     check_list,
@@ -171,7 +172,7 @@ class Translator:
         forced: Sequence[Forced] | None = None,
         force: Sequence[str] = (),
         alternatives: int = 0,
-        scores: bool = True,
+        scores: Scores = True,
         repairs: bool = True,
         confidence: bool = False,
         best_of: int | None = None,
@@ -185,7 +186,8 @@ class Translator:
         Empty text gives empty text, and text longer than any the model was trained on is translated sentence by
         sentence.
         `force` puts words into every translation ("6:1=the": segment 6 begins with "the"); `forced` is the same
-        in ids, a text each. Without `scores` an engine may leave out log-probabilities, which is faster.
+        in ids, a text each. Without `scores` an engine may leave out log-probabilities, which is faster; with "one"
+        it notes those of what one segment says, which are a confidence.
         Without `repairs` translations stay as they were decoded, as in the paper.
         `confidence` has every translation scored with K = 1 (see `Translation.confidence`).
         `glossary` says how terms are to be translated: a mapping or a file (docs/glossary.md), beside `set_glossary`.
@@ -297,7 +299,7 @@ class Translator:
         beam: int = 1,
         window: int = WINDOW,
         alternatives: int = 0,
-        scores: bool = True,
+        scores: Scores = True,
         glossary: GlossaryLike | None = None,
         confidence: bool = False,
         done: Callable[[int], None] = lambda count: None,

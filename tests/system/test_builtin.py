@@ -263,12 +263,17 @@ def test_the_command_line_has_the_dial(tmp_path: Path) -> None:
         runner.invoke(app, [*asked, *more]).stdout for more in (["--exact", "--batch-size", "1"], ["--segments", "1"])
     )
     assert exact == single != ""
+    (tmp_path / "jsonl").write_text('{"text": "It rains."}\n')
+
+    def confidence(*more: str) -> float:
+        told = runner.invoke(app, ["translate", str(tmp_path / "jsonl"), "--to", "de", "--jsonl", *more]).stdout
+        return float(json.loads(told)["confidence"])
+
+    usual = confidence()
+    assert [confidence("--segments", "1"), confidence("--exact"), confidence("--min-confidence", "0")] == [usual] * 3
+    assert confidence("--exact", "--segments", "4") == pytest.approx(usual, abs=0.01)  # drafted and verified
     for more in (["--best-of", "2"], ["--segments", "2,4"], ["--quality", "best"]):
-        (tmp_path / "jsonl").write_text('{"text": "It rains."}\n')
-        told = json.loads(
-            runner.invoke(app, ["translate", str(tmp_path / "jsonl"), "--to", "de", "--jsonl", *more]).stdout
-        )
-        assert 0.1 < told["confidence"] <= 1
+        assert 0.1 < confidence(*more) <= 1
         for other, message in ((["--force", "1:1=Es"], "without forced words"), (["--beam", "2"], "without a beam")):
             refused = runner.invoke(app, [*asked, *more, *other])
             assert message in str(refused.exception)

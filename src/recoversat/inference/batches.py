@@ -1,11 +1,12 @@
 """Ids in, segments out: sources in batches of like length, decoded or searched as a request asks for."""
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 import numpy as np
 
 from recoversat.decoding.segmentwise import Decoded, Forced
-from recoversat.decoding.stepping import Bools
+from recoversat.decoding.stepping import Bools, Ints
 from recoversat.decoding.stopping import between_steps
 from recoversat.engines.engine import Engine, Options, Sources
 from recoversat.errors import UserError
@@ -19,7 +20,7 @@ def options_for(request: Request, forced: Sequence[Forced] | None, begins: Bools
     decode = request.decode
     return Options(
         decode.extra_steps, decode.length_penalty, forced or None, request.top_tokens,
-        request.scores or request.top_tokens > 0, shortlist=decode.shortlist, verified=decode.verify_shortlist,
+        request.scores is True or request.top_tokens > 0, shortlist=decode.shortlist, verified=decode.verify_shortlist,
         iterations=decode.iterations, lengths=decode.lengths, tolerance=decode.tolerance,
         begins=None if forced else begins,  # a caller may force a part of a word
     )  # fmt: skip
@@ -55,7 +56,13 @@ def _decode(
             raise UserError(f"beam {beam}: a beam is neither forced nor traced; leave out the beam, or the other")
         return engine.search(sources, beam, options)
     if request.decode.exact and not options.forced:
-        return decode_exactly(engine, sources, n_segments, options)
+        return decode_exactly(engine, sources, n_segments, _noting(options, request, n_segments))
     if request.is_judged and not options.forced:
         return BestOf(engine, request.decode.doubt).decode(sources, counts, options, ids_of)
-    return engine.decode(sources, n_segments, options)
+    return engine.decode(sources, n_segments, _noting(options, request, n_segments))
+
+
+def _noting(options: Options, request: Request, n_segments: Ints) -> Options:
+    """Have log-probabilities noted where some are wanted of what one segment says: they take no pass of their own."""
+    says_one = request.decode.exact or 1 in n_segments
+    return replace(options, scores=True) if request.scores == "one" and says_one else options

@@ -18,6 +18,7 @@ _log = logging.getLogger(__name__)
 _WIDEST_BEAM = 100
 # None = as the model was trained: its one K, or "auto" where it has many; several = the best of them
 WantedSegments = int | tuple[int, ...] | Literal["auto"] | None
+Scores = bool | Literal["one"]  # log-probabilities of all that is written; of what one segment says, K = 1 or verified
 
 
 @dataclass(frozen=True)
@@ -27,7 +28,7 @@ class Request:
     segments: WantedSegments
     batch_size: int
     beam: int
-    scores: bool = True
+    scores: Scores = True
     top_tokens: int = 0  # likeliest tokens noted at each place; `alternatives` of `Translator.translate`
     forced: Sequence[Forced] | None = None
     force: Sequence[str] = ()

@@ -12,6 +12,7 @@ from recoversat.files.partial import PartialFile, kept_lines
 from recoversat.files.records import Record
 from recoversat.files.storage import decoded_line, faults_named, open_bytes, write_faults_named
 from recoversat.inference.forcing import force_words
+from recoversat.inference.request import Scores
 from recoversat.inference.translation import Translation
 from recoversat.pipeline.direction import Directions, turned
 from recoversat.pipeline.options import TranslateOptions
@@ -71,9 +72,9 @@ def translate_texts(translator: Translator, texts: Sequence[str], asked: Transla
     """
     confidence = asked.min_confidence is not None
 
-    def write(lines: list[str]) -> list[Translation]:
+    def write(lines: list[str], scores: Scores) -> list[Translation]:
         return translator.translate(
-            lines, segments=asked.segments, batch_size=asked.together, beam=asked.beam, scores=False,
+            lines, segments=asked.segments, batch_size=asked.together, beam=asked.beam, scores=scores,
             confidence=confidence,
         )  # fmt: skip
 
@@ -81,7 +82,7 @@ def translate_texts(translator: Translator, texts: Sequence[str], asked: Transla
         sure: list[float] = []
 
         def noted(sentences: list[str]) -> list[str]:
-            done = write(sentences)
+            done = write(sentences, confidence and _scores(translator, asked))
             sure.extend(one.confidence for one in done if confidence and one.confidence is not None)
             return [one.text for one in done]
 
@@ -92,8 +93,16 @@ def translate_texts(translator: Translator, texts: Sequence[str], asked: Transla
     broken = [text for text in texts if "\n" in text]
     groups = [[text] for text in broken] if confidence else [broken]
     documents = (one for group in groups for one in write_documents(group))
-    each = iter(write([text for text in texts if "\n" not in text]))
+    each = iter(write([text for text in texts if "\n" not in text], _scores(translator, asked)))
     return [next(documents) if "\n" in text else next(each) for text in texts]
+
+
+def _scores(translator: Translator, asked: TranslateOptions) -> Scores:
+    """Say which log-probabilities somebody sees: all in a trace; those of K = 1 where they tell how sure it is."""
+    if asked.trace:
+        return True
+    tells = asked.min_confidence is not None or (asked.jsonl and not asked.is_shared)  # workers hand on texts only
+    return "one" if tells and translator.config.model.kind == "segments" else False
 
 
 @dataclass(frozen=True)
@@ -208,7 +217,7 @@ class _LineWriter:
             forced = force_words(asked.force, translator.tokenizer, translator.segments_for(asked.segments))
         translations = translator.translate(
             block.texts(), segments=asked.segments, batch_size=asked.together, beam=asked.beam, force=asked.force,
-            alternatives=N_TOP_TOKENS if asked.trace else 0, scores=bool(asked.trace),
+            alternatives=N_TOP_TOKENS if asked.trace else 0, scores=_scores(translator, asked),
             confidence=asked.min_confidence is not None,
         )  # fmt: skip
         for translation in translations:

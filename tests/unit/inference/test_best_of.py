@@ -1,5 +1,6 @@
 """Best of several K: the same model with K = 1 chooses, says how sure it is, and writes again what it doubts."""
 
+import json
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -17,7 +18,7 @@ from recoversat.inference.best_of import BestOf, neighbours
 from recoversat.inference.request import modes_for
 from recoversat.pipeline.options import TranslateOptions
 from recoversat.pipeline.outputs import Job
-from recoversat.pipeline.translate_files import translate_jobs
+from recoversat.pipeline.translate_files import translate_jobs, translate_texts
 from recoversat.segments import assemble
 from recoversat.vocab import EOS
 from tests.unit.inference.by_count import writes
@@ -189,6 +190,48 @@ def test_json_lines_say_how_sure_the_model_is(tmp_path) -> None:
         first, second = (tmp_path / "out").read_text().splitlines()
         assert first.endswith(f'"translation": "{"8" if best_of > 1 else "no number"}"{confidence}}}')
         assert second == '{"text": "", "translation": ""}'
+
+
+def test_json_lines_say_how_sure_k_1_is_where_it_writes_and_take_no_pass_for_it(
+    tmp_path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "in").write_text('{"text": "no number"}\n{"text": "no"}\n{"text": "no number\\nno"}\n')
+    translator = writes(SCRIPTS)
+    asked_of_engine: list[tuple[list[int], bool]] = []
+    decode = translator.engine.decode
+
+    def noting(sources: Sources, n_segments: Ints, options: Options = Options()) -> list[Decoded]:
+        asked_of_engine.append((n_segments.tolist(), options.scores))
+        return decode(sources, n_segments, options)
+
+    monkeypatch.setattr(translator.engine, "decode", noting)
+    monkeypatch.setattr(translator.engine, "score", None)  # nothing is read once more
+
+    def told(**more: object) -> list[float | None]:
+        asked_of_engine.clear()
+        asked = TranslateOptions(batch_size=1, jsonl=True, **more)
+        translate_jobs(translator, [Job([tmp_path / "in"], tmp_path / "out")], asked)
+        return [json.loads(line).get("confidence") for line in (tmp_path / "out").read_text().splitlines()]
+
+    sure = round(math.exp(-0.15), 4)  # one token and EOS
+    assert told(segments=1) == [sure, sure, None]
+    assert told() == [None, sure, None]  # a short sentence is written in one segment
+    assert {scores for k, scores in asked_of_engine if k == [2]} == {False}
+    assert [scores for k, scores in asked_of_engine if k == [1]] == [True, False]  # that with line breaks tells none
+    assert told(segments=2) == [None, None, None]
+    assert told(segments=1, workers=2) == [None, None, None]  # they hand on nothing but texts
+    assert told(segments=1, min_confidence=0.9) == [sure, sure, sure]
+    translator.set_decoding(quality="exact")
+    assert told() == told(segments=1) == [sure, sure, None]
+
+
+def test_models_that_know_nothing_of_segments_tell_no_confidence() -> None:
+    translator = writes(SCRIPTS)
+    asked = TranslateOptions(segments=1, jsonl=True)
+    assert translate_texts(translator, ["no"], asked)[0].confidence
+    model = translator.config.model.model_copy(update={"kind": "ctc"})
+    translator.config = translator.config.model_copy(update={"model": model})
+    assert translate_texts(translator, ["no"], asked)[0].confidence is None
 
 
 @pytest.mark.parametrize("asked", [{"best_of": 2}, {"quality": "best"}, {"segments": (1, 2)}])
