@@ -16,6 +16,7 @@ from recoversat.text.glossary import Glossary
 
 _log = logging.getLogger(__name__)
 _WIDEST_BEAM = 100
+_SAID = 40  # characters of what is no K that are said back
 # None = as the model was trained: its one K, or "auto" where it has many; several = the best of them
 WantedSegments = int | tuple[int, ...] | Literal["auto"] | None
 Scores = bool | Literal["one"]  # log-probabilities of all that is written; of what one segment says, K = 1 or verified
@@ -76,7 +77,7 @@ def modes_for(
     what is usual for it to a K that is named.
     """
     check_whole(beam=beam)
-    asked = {} if quality is None and best_of is None else _asked(segments, quality, best_of)
+    asked = {} if quality is None and best_of is None else asked_for(segments, quality, best_of)
     single = isinstance(segments, int)
     if asked in ({}, QUALITIES["fast"], {"best_of": 1}) and not isinstance(segments, tuple):
         if beam > 1 or forced or config.model.kind != "segments" or 1 not in config.train.segment_choices:
@@ -94,7 +95,7 @@ def _changed(decode: DecodeConfig, asked: tuple[tuple[str, Any], ...]) -> Decode
     return decode.model_copy(update=dict(asked))
 
 
-def _asked(segments: WantedSegments, quality: str | None, best_of: int | None) -> dict[str, Any]:
+def asked_for(segments: WantedSegments, quality: str | None, best_of: int | None) -> dict[str, Any]:
     """Return the settings that a call names; refuse what contradicts itself."""
     if best_of is not None:
         check_whole(best_of=best_of)
@@ -121,6 +122,21 @@ def _refuse(config: Config, beam: int, forced: bool) -> None:
         raise UserError(f"{what} go without forced words, which name a place in one division into segments")
     if 1 not in config.train.segment_choices:
         raise UserError(f"{what} need a model that was trained for K = 1 too; this one was not")
+
+
+def read_segments(text: str) -> int | tuple[int, ...] | Literal["auto"]:
+    """Read what a user writes for K.
+
+    >>> read_segments("10"), read_segments("6,10"), read_segments("auto")
+    (10, (6, 10), 'auto')
+    """
+    if text == "auto":
+        return "auto"
+    parts = text.split(",")
+    if not all(part.isdecimal() and int(part[:_SAID]) for part in parts):  # of more digits Python refuses to make one
+        raise UserError(f"{text[:_SAID]!r} is neither a whole number from 1 nor auto, nor several such as 6,10")
+    several = tuple(int(part[:_SAID]) for part in parts)
+    return several if len(several) > 1 else several[0]
 
 
 def check_whole(**values: object) -> None:

@@ -27,12 +27,12 @@ Force = Annotated[bool, Option("--force", help="Replace what is already there.")
 
 
 def parse_segments(text: str) -> int | tuple[int, ...] | Literal["auto"]:
-    if text == "auto":
-        return "auto"
-    parts = text.split(",")
-    if not all(part.isdecimal() and int(part) for part in parts):
-        raise BadParameter(f"{text!r} is neither a whole number from 1 nor auto, nor several such as 6,10")
-    return tuple(map(int, parts)) if len(parts) > 1 else int(text)
+    from recoversat.inference.request import read_segments
+
+    try:
+        return read_segments(text)
+    except UserError as error:
+        raise BadParameter(str(error)) from None
 
 
 def parse_bytes(text: str) -> int:

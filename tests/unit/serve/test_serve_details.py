@@ -110,9 +110,70 @@ def test_auto_leaves_k_to_the_length(make_client: MakeClient, how: str) -> None:
     assert answer.json() == ask(client, trace=0).json()
     assert student.translator.wanted == ["auto", None]  # by length, and as the model is set
     assert ask(client, segments=2.0, trace=0).json() == ask(client, segments=2, trace=0).json()
-    assert ask(client, segments="many").json() == {
-        "error": "Invalid request: segments: Input should be a valid integer or 'auto'"
-    }
+
+
+NO_K = "Invalid request: segments: {} is neither a whole number from 1 nor auto, nor several such as 6,10"
+
+
+@pytest.mark.parametrize("how", ["json", "data", "params"])
+@pytest.mark.parametrize("segments", ["2,4", [2, 4], [2.0, "4"]])
+def test_several_k_are_named_as_on_the_command_line(make_client: MakeClient, how: str, segments: Any) -> None:
+    student, teacher = fake_model(choices=[1, 2, 4]), fake_model(k=1, choices=1)
+    if how != "json" and isinstance(segments, list):
+        segments = ",".join(f"{k:g}" for k in map(float, segments))
+    asked = {"q": SENTENCE, "source": "en", "target": "de", "segments": segments}
+    answer = make_client([student, teacher]).post("/translate", **{how: asked})
+    assert (answer.status_code, answer.json()) == (200, {"translatedText": SENTENCE.upper()})
+    assert (student.translator.wanted, teacher.translator.wanted) == ([(2, 4)], [])
+
+
+def test_one_k_in_a_list_is_that_k(make_client: MakeClient) -> None:
+    client = make_client([fake_model(choices=[1, 2, 4])])
+    assert ask(client, segments=[2], trace=0).json() == ask(client, segments=2, trace=0).json()
+    assert client.translator.wanted == [2, 2]  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize(
+    ("segments", "said"),
+    [
+        ("many", "'many'"), ("6,x", "'6,x'"), ("6,", "'6,'"), ([], "''"), (0, "'0'"), ([4, 0], "'4,0'"),
+        (2.5, "'2.5'"), (True, "'True'"), ([[2]], "'[2]'"), ("9" * 5000 + "x", repr("9" * 40)),
+    ],
+)  # fmt: skip
+def test_what_is_no_k_is_refused_as_on_the_command_line(client: TestClient, segments: Any, said: str) -> None:
+    answer = ask(client, segments=segments)
+    assert (answer.status_code, answer.json()) == (400, {"error": NO_K.format(said)})
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"segments": [2, 4], "quality": "best"}, "exact: what is verified is drafted with one K"),
+        ({"segments": "2,4", "exact": True}, "exact: what is verified is drafted with one K"),
+        ({"segments": [2, 4], "best_of": 2}, "best_of 2: segments names the values of K already"),
+        ({"segments": [2, 4], "forced": [FORCED]}, "several segments go without forced tokens"),
+        ({"segments": [2, 11]}, "segments: this model writes 1 to 10 segments"),
+        ({"segments": [2, 1001]}, "segments"),
+        ({"segments": "9" * 5000}, "segments: Input should be less than or equal to 1000"),
+        ({"segments": [2] * 11}, "segments: 11 values of K, at most 10"),
+    ],
+)
+def test_several_k_that_cannot_be_are_refused(make_client: MakeClient, fields: dict[str, Any], message: str) -> None:
+    client = make_client([fake_model(choices=[1, 2, 4])])
+    answer = ask(client, **fields)
+    assert answer.status_code == 400
+    assert message in answer.json()["error"]
+    assert client.translator.batches == []  # type: ignore[attr-defined]
+    assert "trained for 1 segment" in ask(make_client([fake_model(choices=[2, 4])]), segments=[2, 4]).json()["error"]
+
+
+def test_alternatives_of_the_best_of_several_k_are_forced_in_its_division(make_client: MakeClient) -> None:
+    client = make_client([fake_model(choices=[1, 2, 4])])
+    answer = ask(client, segments=[2, 4], alternatives=1)
+    assert answer.status_code == 200
+    first, *forced = client.translator.wanted  # type: ignore[attr-defined]
+    assert first == (2, 4)
+    assert set(forced) == {4}
 
 
 def test_a_token_is_forced_where_k_is_known(make_client: MakeClient) -> None:
@@ -161,8 +222,9 @@ def test_the_dial_reaches_the_model_and_confidence_comes_back(make_client: MakeC
     [
         ({"quality": "good"}, "quality"),
         ({"best_of": 0}, "best_of"),
-        ({"best_of": 2, "segments": 4}, "best_of goes without a number of segments"),
-        ({"best_of": 2, "exact": True}, "best_of goes without a number of segments and without exact"),
+        ({"best_of": 2, "segments": 4}, "best_of 2: segments names the values of K already"),
+        ({"best_of": 2, "exact": True}, "best_of 2: with quality 'exact' one K drafts"),
+        ({"best_of": 2, "quality": "best"}, "best_of 2: with quality 'best' one K drafts"),
         ({"quality": "best", "segments": 4, "forced": [FORCED]}, "go without forced tokens"),
     ],
 )
@@ -235,7 +297,8 @@ def test_exact_shows_its_draft(make_client: MakeClient) -> None:
     assert len(sentence["segments"]) == 1
 
 
-def test_a_glossary_costs_its_sender_turns(client: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_written_again_costs_its_sender_turns(make_client: MakeClient, monkeypatch: pytest.MonkeyPatch) -> None:
+    client = make_client([fake_model(choices=[1, 2, 4])])
     batcher, costs = client.service.batcher, []  # type: ignore[attr-defined]
     submit = batcher.submit
 
@@ -246,4 +309,6 @@ def test_a_glossary_costs_its_sender_turns(client: TestClient, monkeypatch: pyte
     monkeypatch.setattr(batcher, "submit", noting)
     ask(client)
     ask(client, glossary=TERMS)
-    assert costs == [len(SENTENCE), 4 * len(SENTENCE)]
+    ask(client, segments=[2, 4])
+    ask(client, best_of=3, alternatives=1)
+    assert [cost / len(SENTENCE) for cost in costs] == [1, 4, 2, 3 + 2]

@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 from fastapi import Request
 
 from recoversat.errors import UserError
+from recoversat.inference.request import WantedSegments, asked_for
 from recoversat.inference.translation import Segment, Translation
 from recoversat.serve.http.messages import TranslateRequest
 from recoversat.serve.http.refusals import RefusalError, client_left, shutting_down, too_busy, too_much
@@ -146,22 +147,29 @@ def detect_all(service: Service, texts: Sequence[str]) -> list[Detected]:
 def _key(service: Service, wanted: TranslateRequest, source: str, target: str) -> BatchKey | None:
     if source == target:
         return None
-    k = None if wanted.segments == "auto" else wanted.segments
-    model = service.catalog.route(source, target, k)
+    segments = wanted.segments
+    model = service.catalog.route(source, target, segments)
     if model is None:
         raise RefusalError(
             400,
             f"{language_name(target)} ({target}) is not available as a target language from "
             f"{language_name(source)} ({source})",
         )
-    if wanted.forced and wanted.segments == "auto" and len(model.choices) > 1:
+    if wanted.forced and segments == "auto" and len(model.choices) > 1:
         raise RefusalError(400, "Invalid request: segments: a forced token names its segment; give a number, not auto")
-    k = k or (model.segments if wanted.forced else None)
-    if k and k > model.max_segments:
+    if wanted.forced and segments in (None, "auto"):
+        segments = model.segments
+    if _largest(segments) > model.max_segments:
         raise RefusalError(400, f"Invalid request: segments: this model writes 1 to {model.max_segments} segments")
-    _check_mode(wanted, k, model.choices)
+    _check_mode(wanted, model.choices)
     terms = _glossary(wanted)
-    return BatchKey(source, target, k or wanted.segments, wanted.format == "html", wanted.mode, wanted.best_of, terms)
+    return BatchKey(source, target, segments, wanted.format == "html", wanted.mode, wanted.best_of, terms)
+
+
+def _largest(segments: WantedSegments) -> int:
+    """Return the largest K that is named; 0 where none is."""
+    named = segments if isinstance(segments, tuple) else (segments,)
+    return max((k for k in named if isinstance(k, int)), default=0)
 
 
 def _glossary(wanted: TranslateRequest) -> Glossary | None:
@@ -175,22 +183,25 @@ def _glossary(wanted: TranslateRequest) -> Glossary | None:
         raise RefusalError(400, f"Invalid request: {error}") from None
 
 
-def _check_mode(wanted: TranslateRequest, k: int | None, trained: Sequence[int]) -> None:
+def _check_mode(wanted: TranslateRequest, trained: Sequence[int]) -> None:
     """Refuse what the model could not do with the text, before it waits."""
-    if wanted.best_of and (k or wanted.exact):
-        raise RefusalError(400, "Invalid request: best_of goes without a number of segments and without exact")
-    if wanted.best_of is None and wanted.mode in (None, "fast"):
+    try:
+        asked_for(wanted.segments, wanted.mode, wanted.best_of)
+    except UserError as error:
+        raise RefusalError(400, f"Invalid request: {error}") from None
+    if wanted.best_of is None and wanted.mode in (None, "fast") and not isinstance(wanted.segments, tuple):
         return
+    what = "best_of, exact, quality and several segments"
     if wanted.forced:
-        raise RefusalError(400, "Invalid request: forced: best_of, exact and quality go without forced tokens")
+        raise RefusalError(400, f"Invalid request: forced: {what} go without forced tokens")
     if 1 not in trained:
-        raise RefusalError(400, "Invalid request: best_of, exact and quality need a model trained for 1 segment too")
+        raise RefusalError(400, f"Invalid request: {what} need a model trained for 1 segment too")
 
 
 def _task(wanted: TranslateRequest, text: str) -> Task:
     forced = tuple(ForcedToken(f.segment, f.position, f.token, f.sentence) for f in wanted.forced or [])
     details, confidence = bool(wanted.details), bool(wanted.confidence)
-    return Task(text, wanted.alternatives or 0, details, wanted.trace, forced, confidence)
+    return Task(text, wanted.alternatives or 0, details, wanted.trace, forced, confidence, ways=wanted.ways)
 
 
 async def translate_all(

@@ -59,7 +59,9 @@ def parse(message: type[M], fields: dict[str, Any]) -> M:
         # a field of several types has a complaint for each
         said = dict.fromkeys(e["msg"].removeprefix("Input should be ") for e in more if e["loc"][0] == first["loc"][0])
         what = " or ".join([first["msg"], *said])
-        where = ".".join(str(part) for part in first["loc"] if not str(part).startswith(("constrained", "list[")))
+        where = ".".join(
+            str(part) for part in first["loc"] if not str(part).startswith(("constrained", "list[", "tuple["))
+        )
         raise RefusalError(400, f"Invalid request: {where}: {what}") from None
 
 

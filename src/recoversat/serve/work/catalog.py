@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Generic, TypeVar, cast
 from recoversat.engines.loading import ONNX, ComputeType
 from recoversat.errors import UserError
 from recoversat.files.model_folder import builtin_models, model_fingerprint, read_config, resolve_model
+from recoversat.inference.request import WantedSegments
 from recoversat.serve.settings import ServeSettings
 from recoversat.text.glossary import Glossary
 
@@ -199,6 +200,6 @@ class Catalog(Generic[M]):
         teacher, main = self._autoregressive.get((source, target)), self._main.get((source, target))
         return teacher or (main if main and 1 in main.choices else None)
 
-    def route(self, source: str, target: str, segments: int | str | None) -> M | None:
+    def route(self, source: str, target: str, segments: WantedSegments) -> M | None:
         """Choose the model of a pair for K segments."""
         return (self.autoregressive(source, target) if segments == 1 else None) or self.main(source, target)

@@ -5,10 +5,10 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Literal
 
 from recoversat.decoding.segmentwise import Forced
 from recoversat.errors import UserError
+from recoversat.inference.request import WantedSegments
 from recoversat.inference.translation import Translation, mean_log_prob
 from recoversat.serve.work.alternatives import TRIES, other_translations
 from recoversat.serve.work.catalog import ServedModel
@@ -37,7 +37,7 @@ class BatchKey:
 
     source: str
     target: str
-    segments: int | Literal["auto"] | None  # K, or by length; None = as the model is set
+    segments: WantedSegments  # K, the best of several, or by length; None = as the model is set
     html: bool = False
     quality: str | None = None  # None = as the model is set to write
     best_of: int | None = None
@@ -58,11 +58,12 @@ class Task:
     forced: tuple[ForcedToken, ...] = ()
     confidence: bool = False
     group: Group | None = None
+    ways: int = 1  # in which it is written, to keep the best
 
     @property
     def copies(self) -> int:
-        """How many times the text is written at most: once, and for each alternative so many tries."""
-        return 1 + TRIES * self.alternatives
+        """How many times the text is written at most: in each way, and for each alternative so many tries."""
+        return self.ways + TRIES * self.alternatives
 
     @property
     def cost(self) -> int:
@@ -148,7 +149,7 @@ def _over_budget(job: Job, task: Task) -> UserError | None:
     pieces = job.model.n_tokens(task.text) * task.copies if task.cost > job.piece_limit else 0
     if pieces <= job.piece_limit:
         return None
-    fewer = " or ask for fewer alternatives" if task.alternatives else ""
+    fewer = " or ask for fewer alternatives" if task.alternatives else " or try fewer values of K" * (task.ways > 1)
     return UserError(f"{pieces} pieces to be written, at most {job.piece_limit}; shorten the text{fewer}")
 
 
