@@ -61,6 +61,7 @@ class Peer(System):
     title: ClassVar[str]
     package: ClassVar[str]  # what pip installs; also its family in bench.json
     marker: ClassVar[str]  # the file by which a folder is known to hold its model
+    note: ClassVar[str] = ""  # what must be known to read its times
 
     @abstractmethod
     def __init__(self, spec: SystemSpec, device: str = "cpu", threads: int = 0) -> None:

@@ -1,7 +1,4 @@
-"""Marian (`pymarian`), on a CPU, with a folder that has a `decoder.yml`, as OPUS-MT's have.
-
-Its wheel is built without some of the AVX2 kernels, so a Marian built for one machine may be faster than this one.
-"""
+"""Marian (`pymarian`), on a CPU, with a folder that has a `decoder.yml`, as OPUS-MT's have."""
 
 import os
 import subprocess
@@ -37,6 +34,7 @@ class Marian(Peer):
     """Text in, text out; Marian splits words itself."""
 
     title, package, marker = "Marian", "pymarian", "decoder.yml"
+    note = "Marian's wheel is built without some AVX2 kernels: a Marian built for one machine may be faster."
 
     def __init__(self, spec: SystemSpec, device: str = "cpu", threads: int = 0) -> None:
         super().__init__(spec, device, threads)

@@ -74,11 +74,19 @@ def line_chart(
 
 
 def quality_speed_chart(
-    name: str, title: str, families: Sequence[Mapping[str, tuple[float, float]]], x_label: str
+    name: str,
+    title: str,
+    families: Sequence[Mapping[str, tuple[float, float]]],
+    x_label: str,
+    unscored: Mapping[str, float] | None = None,
 ) -> Plot:
-    """Draw (ms, BLEU) by name, each family joined by a line; many names stand beside the picture, few in it."""
+    """Draw (ms, BLEU) by name, each family joined by a line; many names stand beside the picture, few in it.
+
+    What is `unscored` has a time alone, and is a vertical line there.
+    """
     points = {who: point for family in families for who, point in family.items()}
-    crowded = len(points) > _CROWD
+    times = unscored or {}
+    crowded = len(points) + len(times) > _CROWD
     with _figure(name) as figure:
         axes = figure.add_subplot()
         for index, family in enumerate(families):
@@ -90,6 +98,8 @@ def quality_speed_chart(
                     axes.plot([point[0]], [point[1]], label=who, **how)
                 else:  # quality rises with time: to the lower right of a point is where no line passes
                     axes.annotate(who, point, xytext=(6, -11), textcoords="offset points")
+        for index, (who, ms) in enumerate(times.items(), len(points)):
+            _vertical_line(axes, who, ms, index if crowded else None)
         axes.margins(x=0.1 if crowded else 0.25, y=0.15)  # room for the names
         axes.set_xscale("log", subs=[])
         axes.xaxis.get_major_locator().set_params(subs=(1, 2, 5))
@@ -98,8 +108,28 @@ def quality_speed_chart(
         axes.set_ylabel("BLEU")
         if crowded:
             _legend(figure, axes)
-        said = "; ".join(f"{who}: {bleu:.1f} BLEU at {ms:.1f} ms" for who, (ms, bleu) in points.items())
-        return _plot(figure, name, title, f"Scatter plot. {said}")
+        said = [f"{who}: {bleu:.1f} BLEU at {_short(ms)} ms" for who, (ms, bleu) in points.items()]
+        said += [f"{who}: {_short(ms)} ms, without BLEU" for who, ms in times.items()]
+        return _plot(figure, name, title, f"Scatter plot. {'; '.join(said)}")
+
+
+def _vertical_line(axes: Any, who: str, ms: float, index: int | None) -> None:
+    """Draw what has a time alone, with its name beside it, or in the legend with the look of series `index`."""
+    if index is not None:
+        axes.axvline(ms, label=who, **{**series(index), "marker": "", "linewidth": 1.2})
+        return
+    axes.axvline(ms, color="#808080", linestyle="--", linewidth=1.2)
+    place = {"xycoords": axes.get_xaxis_transform(), "textcoords": "offset points", "rotation": 90}
+    axes.annotate(who, (ms, 1), xytext=(-4, -4), ha="right", va="top", **place)
+
+
+def _short(ms: float) -> str:
+    """Print milliseconds, those of a sentence in a large batch too.
+
+    >>> _short(45), _short(0.142)
+    ('45.0', '0.14')
+    """
+    return f"{ms:.1f}" if ms >= 10 else f"{ms:.2f}"
 
 
 def histograms(name: str, title: str, x_label: str, y_label: str, counts: Mapping[str, Mapping[int, int]]) -> Plot:

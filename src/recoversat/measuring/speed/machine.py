@@ -1,5 +1,6 @@
 """What a measurement ran on: without it the figures mean nothing."""
 
+import os
 import platform
 import shutil
 import subprocess
@@ -24,6 +25,8 @@ def machine() -> dict[str, Any]:
         "processor": _processor_field("model name") or platform.processor() or platform.machine(),
         "instructions": [one for one in _INSTRUCTIONS if one in _processor_field("flags").split()],
         "cores": cores(),
+        "cores_there": os.cpu_count() or 1,
+        "pinned_to": _pinned_to(),
         "memory_bytes": psutil.virtual_memory().total,
         "gpu": _gpu(),
         "system": platform.platform(),
@@ -36,6 +39,12 @@ def busy_seconds() -> float:
     """Return the processor seconds this machine has worked since it started."""
     times = psutil.cpu_times()
     return sum(getattr(times, name, 0.0) for name in ("user", "nice", "system", "irq", "softirq", "steal"))
+
+
+def _pinned_to() -> list[int]:
+    """Return the numbers of the cores that may be used, where others may not (`taskset`); processes inherit that."""
+    allowed = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else []
+    return allowed if len(allowed) < (os.cpu_count() or 1) else []
 
 
 def _processor_field(name: str) -> str:

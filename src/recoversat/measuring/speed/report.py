@@ -1,8 +1,10 @@
-"""What is told of a benchmark: tables, as Markdown that also reads as text or as LaTeX, and two pictures."""
+"""What is told of a benchmark: tables, as Markdown that also reads as text or as LaTeX, and pictures."""
+
+from typing import Any
 
 from recoversat.measuring.reports.plots import Plot, line_chart, quality_speed_chart
 from recoversat.measuring.reports.table import MISSING, Table, TableFormat, number, without_empty_columns, written
-from recoversat.measuring.speed.results import BenchResult, GrowthPoint, best_rows
+from recoversat.measuring.speed.results import BenchResult, GrowthPoint, Row, best_rows
 
 
 def report_text(result: BenchResult, form: TableFormat = TableFormat.MARKDOWN) -> str:
@@ -68,13 +70,24 @@ def machine_lines(result: BenchResult) -> list[str]:
     gpu = f"; {machine['gpu']}" if machine.get("gpu") else ""
     instructions = f" ({', '.join(machine['instructions'])})" if machine["instructions"] else ""
     return [
-        f"{machine['processor']}{instructions}, {machine['cores']} cores{memory}{gpu}; {machine['system']}",
+        f"{machine['processor']}{instructions}, {_cores(machine)}{memory}{gpu}; {machine['system']}",
         f"Python {machine['python']}, {versions}",
     ]
 
 
+def _cores(machine: dict[str, Any]) -> str:
+    """Say how many cores could be used, and whether that were all."""
+    pinned = ", ".join(map(str, machine["pinned_to"]))
+    if pinned:
+        return f"{machine['cores']} of {machine['cores_there']} cores (pinned to {pinned})"
+    return f"{machine['cores']} cores (not pinned)"
+
+
 def speed_plots(result: BenchResult) -> list[Plot]:
-    """Draw the time of a sentence over its length, and BLEU against it, each system at its best number of threads."""
+    """Draw the time of a sentence over its length, and BLEU against it, each system at its best number of threads.
+
+    BLEU is drawn against the time of a sentence by itself, and of one in the largest batches.
+    """
     best = best_rows(result.rows)
     curves: dict[str, list[GrowthPoint]] = {}
     for point in sorted(result.growth, key=lambda point: point.length):
@@ -82,12 +95,28 @@ def speed_plots(result: BenchResult) -> list[Plot]:
         if row and row.threads == point.threads:
             curves.setdefault(point.system, []).append(point)
     plots = [_growth(curves, fixed="length" in result.settings)] if curves else []
-    points = {name: (best[name, 1].p50_ms, bleu) for name, bleu in result.bleu.items() if (name, 1) in best}
-    if points:
-        families = [{name: point} for name, point in points.items()]
-        x_label = "median ms a sentence at batch 1"
-        plots.append(quality_speed_chart("bleu-against-latency", "BLEU against latency", families, x_label))
+    alone, largest = _of_batch(best, 1), max((batch for _, batch in best), default=1)
+    latency = {name: row.p50_ms for name, row in alone.items()}
+    plots += _quality(result, "latency", latency, "median ms a sentence at batch 1")
+    if largest > 1:
+        throughput = {name: 1000 / row.sentences_per_s for name, row in _of_batch(best, largest).items()}
+        plots += _quality(
+            result, "throughput", throughput, f"ms a sentence in batches of {largest} (1000 / sentences/s)"
+        )
     return plots
+
+
+def _of_batch(best: dict[tuple[str, int], Row], batch: int) -> dict[str, Row]:
+    return {name: row for (name, size), row in best.items() if size == batch}
+
+
+def _quality(result: BenchResult, what: str, ms: dict[str, float], x_label: str) -> list[Plot]:
+    """Draw BLEU against milliseconds, if anything has both; what has a time alone is a vertical line."""
+    families = [{name: (ms[name], bleu)} for name, bleu in result.bleu.items() if name in ms]
+    unscored = {name: time for name, time in ms.items() if name not in result.bleu}
+    if not families:
+        return []
+    return [quality_speed_chart(f"bleu-against-{what}", f"BLEU against {what}", families, x_label, unscored)]
 
 
 def _growth(curves: dict[str, list[GrowthPoint]], fixed: bool) -> Plot:

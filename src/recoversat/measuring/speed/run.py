@@ -10,6 +10,7 @@ from pathlib import Path
 from recoversat.engines.cores import cores
 from recoversat.errors import UserError
 from recoversat.files.storage import atomic_folder, lines_of, refuse_existing, write_json, write_text
+from recoversat.measuring.peers import PEERS
 from recoversat.measuring.quality.metrics import corpus_bleu
 from recoversat.measuring.reports.plots import write_plot
 from recoversat.measuring.specs import SystemSpec, check_names
@@ -17,7 +18,7 @@ from recoversat.measuring.speed.machine import machine
 from recoversat.measuring.speed.measure import Measured, Task, ask_each, make_tasks, measure
 from recoversat.measuring.speed.pool import Worker
 from recoversat.measuring.speed.report import report_text, speed_plots
-from recoversat.measuring.speed.results import OURS, BenchResult, facts_of, growth_of, ratios_of, rows_of
+from recoversat.measuring.speed.results import OURS, BenchResult, SystemFacts, facts_of, growth_of, ratios_of, rows_of
 from recoversat.measuring.speed.untrained import build_untrained, sentences, untrained_config
 from recoversat.pipeline.options import BenchOptions
 from recoversat.show.progress import Bar, progress
@@ -141,9 +142,8 @@ def _result(
     systems, rows = [facts_of(worker) for worker in workers], rows_of(measured)
     facts = {"batches": asked.batch or [*_BATCHES], "rounds": measured.rounds, "device": asked.device, **more}
     facts |= {"others_share": measured.others, "idle_cpu_s": max(t.idle_cpu_s for t in measured.timings)}
-    return BenchResult(
-        systems, rows, ratios_of(rows, systems), growth_of(measured, lengths), machine(), facts, _notes(measured)
-    )
+    notes = [*_notes(measured), *_notes_of_peers(systems)]
+    return BenchResult(systems, rows, ratios_of(rows, systems), growth_of(measured, lengths), machine(), facts, notes)
 
 
 def _notes(measured: Measured) -> list[str]:
@@ -152,6 +152,12 @@ def _notes(measured: Measured) -> list[str]:
         notes.append("Interrupted: fewer rounds than were asked for.")
     busy = " The machine was NOT quiet: measure again." if measured.others > _QUIET_ENOUGH else ""
     return [*notes, f"Other processes had {100 * measured.others:.0f} % of the machine meanwhile.{busy}"]
+
+
+def _notes_of_peers(systems: Sequence[SystemFacts]) -> list[str]:
+    """Say what must be known of those peers that were loaded."""
+    families = {facts.family for facts in systems}
+    return [peer.note for peer in PEERS if peer.note and peer.package in families]
 
 
 def _compare_texts(result: BenchResult, outputs: dict[str, list[str]]) -> None:

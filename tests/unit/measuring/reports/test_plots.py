@@ -72,6 +72,19 @@ def test_many_names_stand_beside_the_picture_and_none_on_another():
     assert len(looks) == 42
 
 
+def test_what_has_a_time_alone_is_a_vertical_line_with_its_name():
+    families, names = [{"fast": (8.0, 30.0)}, {"slow": (31.0, 31.2)}], ["fast", "Marian", "slow"]
+    plot = plots.quality_speed_chart("few", "", families, "ms", {"Marian": 14.0})
+    assert plot.alt.endswith("slow: 31.2 BLEU at 31.0 ms; Marian: 14.0 ms, without BLEU")
+    found = places(plot, names)
+    assert sorted(found, key=lambda name: found[name][0]) == names  # from left to right
+    crowd = [{f"system {n}": (5.0, 30.0)} for n in range(6)]
+    beside = plots.quality_speed_chart("crowd", "", crowd, "ms", {"Marian": 500.0})
+    [(left, _)] = places(beside, ["Marian"]).values()
+    assert left > 0.8 * float(ElementTree.fromstring(beside.svg).get("width").rstrip("pt"))
+    assert places(beside, ["200"])  # the axis goes as far as the line
+
+
 def test_histograms_say_their_means():
     assert plots.histograms(*HISTOGRAM).alt == "Histogram of decoding steps. AT: mean 25.0; K=10: mean 5.0"
 
