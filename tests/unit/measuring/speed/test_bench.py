@@ -2,6 +2,7 @@
 
 import io
 import json
+import os
 import sys
 import time
 from pathlib import Path
@@ -14,6 +15,7 @@ from typer.testing import CliRunner
 
 from recoversat.cli.app import app
 from recoversat.engines.engine import Engine
+from recoversat.engines.native import engine as native_engine
 from recoversat.errors import UserError
 from recoversat.measuring import own
 from recoversat.measuring.specs import SystemSpec
@@ -23,9 +25,9 @@ from recoversat.measuring.speed.fixed import FixedEngine, lives
 from recoversat.measuring.speed.machine import busy_seconds, machine
 from recoversat.measuring.speed.measure import Measured, Task, Timing, make_tasks, measure
 from recoversat.measuring.speed.pool import Worker, WorkerError
-from recoversat.measuring.speed.report import ratio_table, report_text, speed_plots, speed_table
+from recoversat.measuring.speed.report import machine_lines, ratio_table, report_text, speed_plots, speed_table
 from recoversat.measuring.speed.results import BenchResult, facts_of, growth_of, ratios_of, rows_of
-from recoversat.measuring.speed.run import _spread, bench_text, thread_counts
+from recoversat.measuring.speed.run import _notes_of_peers, _spread, bench_text, thread_counts
 from recoversat.measuring.speed.untrained import build_untrained, random_weights, untrained_config
 from recoversat.measuring.speed.worker import serve
 from recoversat.measuring.system import PeerTranslation
@@ -154,7 +156,32 @@ def test_tables_json_and_plots_say_the_same() -> None:
     growth, quality = speed_plots(found)
     assert "k10: 8.0 ms at 1 tokens, 16.0 ms at 2" in growth.alt
     assert "at: 31.0 BLEU at 45.0 ms" in quality.alt
+    assert "peer: 24.0 ms, without BLEU" in quality.alt
     assert [plot.name for plot in speed_plots(result())] == ["latency-by-length"]
+
+
+def test_bleu_is_drawn_against_the_largest_batch_too() -> None:
+    made = workers()
+    measured = measure(made, [Task(size, [["a"] * size] * 2) for size in (1, 2, 4)], 1)
+    found = BenchResult([facts_of(worker) for worker in made], rows_of(measured), [], [], machine(), {})
+    assert speed_plots(found) == []
+    found.bleu.update(k10=30.0, at=31.0)
+    alone, batches = speed_plots(found)
+    assert (alone.name, batches.name) == ("bleu-against-latency", "bleu-against-throughput")
+    assert "k10: 30.0 BLEU at 12.0 ms" in alone.alt
+    assert "k10: 30.0 BLEU at 3.00 ms" in batches.alt  # 8 + 16 ms for 8 sentences
+    assert "in batches of 4" in batches.svg
+    assert "peer" not in batches.alt  # it has died before
+
+
+def test_what_must_be_known_of_times_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    marian = FakeWorker("m", 1, [1.0], family="pymarian")
+    assert ["AVX2" in note for note in _notes_of_peers([facts_of(marian)])] == [True]
+    assert _notes_of_peers([facts_of(worker) for worker in workers()]) == []
+    monkeypatch.setattr(os, "cpu_count", lambda: 4)
+    for allowed, said in (({1, 3}, " 2 of 4 cores (pinned to 1, 3), "), ({0, 1, 2, 3}, " 4 cores (not pinned), ")):
+        monkeypatch.setattr(os, "sched_getaffinity", lambda _, allowed=allowed: allowed, raising=False)
+        assert said in machine_lines(result())[0]
 
 
 def test_the_command_prints_its_tables_as_latex_and_keeps_its_notes(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -283,6 +310,25 @@ def test_without_ctranslate2_its_row_says_so(monkeypatch: pytest.MonkeyPatch, tm
     worker.start("w1", 4)
     assert not worker.alive
     assert "not installed" in str(facts_of(worker).error)
+
+
+def test_the_engine_in_c_verifies_lists_of_few_segments(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(untrained, "library_path", lambda: Path(__file__))
+    config = untrained_config("d_model=8,d_hidden=8,n_heads=2,encoder_layers=1,decoder_layers=1", 64, [3, 4])
+    listed = {
+        system.name: system.decode
+        for system in build_untrained(tmp_path, config, [3, 4], "cpu")
+        if "int8_native shortlist" in system.name
+    }
+    unverified = {"verify_shortlist": "false"}
+    assert listed == {
+        "RecoverSAT K=3 int8_native shortlist": {},
+        "our AT greedy int8_native shortlist": {},
+        "RecoverSAT K=3 int8_native shortlist unverified": unverified,
+        "RecoverSAT K=4 int8_native shortlist unverified": unverified,
+        "our AT greedy int8_native shortlist unverified": unverified,
+    }
+    assert untrained._FEW == native_engine._FEW
 
 
 def test_untrained_models_have_the_names_of_real_ones() -> None:
