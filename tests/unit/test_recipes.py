@@ -4,6 +4,7 @@ import doctest
 import gzip
 import importlib
 import itertools
+import json
 import os
 import random
 import re
@@ -11,7 +12,7 @@ import runpy
 import shlex
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
@@ -406,7 +407,8 @@ def test_pairs_are_taken_as_often_as_their_origin_weighs(tmp_path: Path) -> None
     assert not [pair for pair in taken if pair[2] == "closed"]
 
 
-def test_neighbours_stand_in_one_table_with_their_speedups(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+def neighbours(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[str]]:
     heads = "Test set|System|BLEU|vs baseline|chrF2++|TER|Rep %|Mis %"
     rows = {
         "first": ["t|AT beam 4|34.5|+1.0 (p = 0.004)|57|55|0|0", "t|SAT 4|31.5|–|55|58|50|-4.9"],
@@ -422,17 +424,52 @@ def test_neighbours_stand_in_one_table_with_their_speedups(tmp_path: Path, monke
         (tmp_path / name / "speed-cuda.md").write_text(
             f"{times}\n|{lines[1].split('|')[1]}|1|1.5|1|\n|SAT 4|64|9|450|\n"
         )
-    recipe = RECIPES / "neighbours_table.py"
-    monkeypatch.setattr(sys, "argv", [str(recipe), *(str(tmp_path / name) for name in rows), "--out", str(tmp_path)])
-    monkeypatch.setattr(sys, "argv", [*sys.argv, "--paper", "iwslt16.en-de"])
-    runpy.run_path(str(recipe), run_name="__main__")
-    made = (tmp_path / "table.md").read_text().splitlines()
-    assert made[2] == "| AT beam 4 | 34.5 | 0.004 | 57 | 55 | 0 | 0 |  | 6.0 | 1.0x | 100 | 1.0x |  |  |  |  |"
+    (tmp_path / "again" / "speed-cpu.md").write_text(times)
+
+    def make(*options: str) -> list[str]:
+        """Return the lines of the table."""
+        recipe, folders = str(RECIPES / "neighbours_table.py"), [str(tmp_path / name) for name in rows]
+        monkeypatch.setattr(sys, "argv", [recipe, *folders, "--out", str(tmp_path), *options])
+        runpy.run_path(recipe, run_name="__main__")
+        return (tmp_path / "table.md").read_text().splitlines()
+
+    return make
+
+
+def test_neighbours_stand_in_one_table_with_their_speedups(
+    tmp_path: Path, neighbours: Callable[..., list[str]]
+) -> None:
+    made = neighbours("--paper", "iwslt16.en-de")
+    below = made.index("")
+    elsewhere = "6.0 (again) | 1.0x (again) | 100 (again) | 1.0x (again)"
+    assert made[2] == f"| AT beam 4 | 34.5 | 0.004 | 57 | 55 | 0 | 0 |  | 6.0 | 1.0x | 100 | 1.0x | {elsewhere} |"
     assert made[3] == "| SAT 4 | 31.5 |  | 55 | 58 | 50 | -4.9 |  | 1.5 | 4.0x | 450 | 4.5x |  |  |  |  |"
     assert made[4] == "| CTC (again) | 33.2 | 0.156 | 57 | 55 | 2 | 1 | 1 | 1.5 | 4.0x |  |  |  |  |  |  |"
-    assert made[-1] == "| paper: RecoverSAT (K=10) | 29.90 |" + "  |" * 7 + " 4.68x |" + "  |" * 6
-    assert len({line.count("|") for line in made}) == 1
+    assert made[below - 1] == "| paper: RecoverSAT (K=10) | 29.90 |" + "  |" * 7 + " 4.68x |" + "  |" * 6
+    assert len({line.count("|") for line in made[:below]}) == 1
+    assert [line[:25] for line in made[below:] if line] == ["(again): trained a second"]
     assert "CTC (again)" in (tmp_path / "quality-speed-cuda.svg").read_text()
+    batches = (tmp_path / "quality-speed-cuda-64.svg").read_text()
+    assert ("SAT 4" in batches, "CTC" in batches, "batch 64" in batches) == (True, False, True)
+    assert "AT beam 4" not in (tmp_path / "quality-speed-cpu.svg").read_text()  # the time is another model's
+
+
+def test_steps_of_neighbours_are_those_of_a_run_with_the_same_bleu(
+    tmp_path: Path, neighbours: Callable[..., list[str]], capsys: pytest.CaptureFixture[str]
+) -> None:
+    counted: list[tuple[str, str, float, float | None]] = [
+        ("AT beam 4", "t", 34.72, 9.0), ("one 4", "t", 31.9, 5.0), ("one 4 kept", "t", 31.55, 4.04),
+        ("one 4", "other", 31.5, 3.0), ("SAT 4", "t", 31.5, None), ("CTC", "other", 33.2, 3.0),
+    ]  # fmt: skip
+    evaluated = [
+        json.dumps({"system": name, "test_set": test, "bleu": {"value": bleu}, "steps": steps and {"mean": steps}})
+        for name, test, bleu, steps in counted
+    ]
+    (tmp_path / "results.jsonl").write_text("\n".join(evaluated))
+    made = neighbours("--steps", str(tmp_path / "results.jsonl"), "--called", "SAT=one")
+    assert [line.split("|")[8].strip() for line in made[2:5]] == ["", "4.0", "1"]
+    assert capsys.readouterr().err == "AT beam 4: no steps, as BLEU is 34.5 here and 34.72 there\n"
+    assert str(tmp_path / "results.jsonl") in made[6]
 
 
 def test_what_was_trained_again_is_exported_again(tmp_path: Path) -> None:
