@@ -213,6 +213,8 @@ def test_the_dial_reaches_the_model_and_confidence_comes_back(make_client: MakeC
         assert "confidence" not in client.post("/translate", json=asked | fields).json()
         assert model.translator.modes[-1] == mode
     assert client.post("/translate", json=asked | {"confidence": True}).json()["confidence"] == 0.5
+    assert client.post("/translate", data=asked | {"exact": "1", "confidence": "true"}).json()["confidence"] == 0.5
+    assert model.translator.modes[-1] == ("exact", None)
     several = client.post("/translate", json=asked | {"q": ["the dogs", ""], "confidence": True}).json()
     assert several["confidence"] == [0.5, None]
 

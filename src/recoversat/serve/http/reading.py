@@ -15,7 +15,7 @@ from recoversat.serve.http.refusals import RefusalError, client_left, too_much
 
 M = TypeVar("M", bound=BaseModel)
 
-_SWITCHES = ("details",)
+_SWITCHES = ("details", "exact", "confidence")
 _STRUCTURES = ("forced", "glossary")  # in a form they are JSON
 _FORM_TYPES = ("application/x-www-form-urlencoded", "multipart/form-data")
 _MAX_FIELDS = 1000
