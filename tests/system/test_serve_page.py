@@ -212,6 +212,105 @@ def test_exact_shows_what_was_accepted_and_what_corrected(page: Page, site: Site
     expect(page.locator("#exact")).to_be_hidden()
 
 
+def quality_of(page: Page) -> Any:
+    return page.get_by_role("combobox", name="Quality")
+
+
+def test_the_dial_is_sent_along_and_shows_what_was_drafted_and_verified(page: Page, site: Site) -> None:
+    page.goto(site.address + EXAMPLE)
+    ready(page, "TWO DOGS RUN IN THE PARK")
+    dial = quality_of(page)
+    assert dial.locator("option").all_inner_texts() == ["as the model is set", "fast", "balanced", "best", "exact"]
+    expect(dial).to_have_value("")
+    expect(page.locator("#exact")).not_to_have_attribute("open", "")
+    asked = len(site.translator.modes)
+    dial.select_option("balanced")
+    expect(page.get_by_role("heading", name="The draft: all segments at once")).to_be_visible()
+    expect(page.locator("#one-figures")).to_contain_text("steps")
+    assert site.translator.modes[asked:] == [("balanced", None), ("fast", None), (None, None)]
+    assert site.translator.wanted[asked:] == [4, 4, 1]
+    expect(page.locator("#translation")).to_have_text("TWO DOGS RUN IN THE PARK")
+    assert segments(page) == ["TWO DOGS EOS", "RUN IN EOS", "THE PARK EOS", "PARK DEL"]  # the draft
+    expect(page.locator("#exact summary")).to_have_text("Balanced: what K = 1 makes of a draft")
+    assert page.locator("#draft .chip").all_inner_texts() == ["TWO", "DOGS", "RUN", "IN", "THE"]  # open by itself
+    assert page.locator("#verified .corrected").all_inner_texts() == ["PARK", "EOS"]
+    expect(page.locator("#quality-says")).to_contain_text("Balanced: drafted in K segments")
+    expect(dial).to_have_accessible_description(re.compile("^Balanced: drafted"))
+    assert "quality=balanced" in page.url
+    page.locator("#exact summary").click()
+    page.get_by_role("button", name="Translate").click()
+    expect(page.locator("#translation:not(.waiting)")).to_have_count(1)
+    expect(page.locator("#exact")).not_to_have_attribute("open", "")  # as it was left
+    asked = len(site.translator.modes)
+    dial.select_option("fast")
+    expect(page.get_by_role("heading", name="All segments at once", exact=True)).to_be_visible()
+    expect(page.locator("#translation:not(.waiting)")).to_have_count(1)
+    assert site.translator.modes[asked:] == [("fast", None), (None, None)]
+    expect(page.locator("#exact summary")).to_have_text("Exact: what K = 1 makes of a draft")
+
+
+def test_a_link_brings_the_dial_back(page: Page, site: Site) -> None:
+    page.goto(site.address + EXAMPLE + "&quality=exact")
+    ready(page, "TWO DOGS RUN IN THE PARK")
+    expect(quality_of(page)).to_have_value("exact")
+    expect(page.locator("#exact-figures")).to_contain_text("5 of 7 tokens accepted, 2 corrected")
+    page.goto("about:blank")
+    page.goto(site.address + EXAMPLE + "&quality=perfect")
+    ready(page, "TWO DOGS RUN IN THE PARK")
+    expect(quality_of(page)).to_have_value("")
+    assert "quality" not in page.url.partition("#")[2]
+
+
+def test_forced_words_go_without_the_dial_until_they_are_released(page: Page, site: Site) -> None:
+    page.goto(site.address + EXAMPLE + "&quality=best")
+    ready(page, "TWO DOGS RUN IN THE PARK")
+    asked = len(site.translator.modes)
+    page.locator("#many .token", has_text="DOGS").click()
+    page.get_by_role("dialog").get_by_role("button", name="BIG").click()
+    ready(page, "TWO BIG DOGS RUN IN THE PARK")
+    assert set(site.translator.modes[asked:]) == {(None, None)}
+    expect(quality_of(page)).to_be_disabled()
+    expect(quality_of(page)).to_have_value("best")
+    expect(page.locator("#quality-says")).to_contain_text("release them to choose a quality")
+    assert "quality=best" in page.url
+    page.goto("about:blank")
+    page.go_back()  # the link has both
+    ready(page, "TWO BIG DOGS RUN IN THE PARK")
+    expect(quality_of(page)).to_be_disabled()
+    asked = len(site.translator.modes)
+    page.get_by_role("button", name="Release segment 1, step 2").click()
+    ready(page, "TWO DOGS RUN IN THE PARK")
+    expect(quality_of(page)).to_be_enabled()
+    assert site.translator.modes[asked] == ("best", None)
+
+
+def test_the_dial_is_turned_by_keyboard_and_offers_what_the_model_can(page: Page, site: Site) -> None:
+    page.goto(site.address + EXAMPLE)
+    ready(page, "TWO DOGS RUN IN THE PARK")
+    page.get_by_role("slider", name="Segments").focus()
+    page.keyboard.press("Tab")
+    assert page.evaluate("document.activeElement.id") == "quality"
+    page.keyboard.press("e")  # as one chooses in any list
+    expect(quality_of(page)).to_have_value("exact")
+    expect(page.locator("#exact-figures")).to_contain_text("5 of 7 tokens accepted")
+    page.get_by_label("Direction").select_option("1")  # this model has not learnt K = 1
+    expect(page.locator("#quality-says")).to_contain_text("has not learnt K = 1")
+    expect(quality_of(page)).to_have_value("")
+    disabled = quality_of(page).locator("option").evaluate_all("all => all.filter(o => o.disabled).map(o => o.value)")
+    assert disabled == ["balanced", "best", "exact"]
+    expect(page.locator("#exact")).to_be_hidden()
+    page.get_by_label("Direction").select_option("0")
+    expect(page.locator("#quality-says")).to_have_text("")
+
+
+def test_one_segment_has_nothing_to_verify(page: Page, site: Site) -> None:
+    page.goto(site.address + EXAMPLE.replace("k=4", "k=1") + "&quality=best")
+    ready(page, "TWO DOGS RUN IN THE PARK")
+    expect(page.locator("#exact")).to_be_hidden()
+    expect(page.locator("#one")).to_contain_text("With K = 1 both are the same")
+    assert segments(page) == ["TWO DOGS RUN IN THE PARK EOS"]
+
+
 def test_probability_is_a_shade(page: Page, site: Site) -> None:
     page.goto(site.address + EXAMPLE)
     ready(page, "TWO DOGS RUN IN THE PARK")
@@ -318,8 +417,12 @@ PHONES = [{"viewport": {"width": width, "height": 740}, "has_touch": True} for w
 
 @pytest.mark.parametrize("page", PHONES, indirect=True)
 def test_a_phone_scrolls_down_and_never_sideways(page: Page, site: Site) -> None:
-    page.goto(site.address + EXAMPLE.replace("k=4", "k=10"))
+    page.goto(site.address + EXAMPLE.replace("k=4", "k=10") + "&quality=balanced")
     ready(page, "TWO DOGS RUN IN THE PARK")
+    expect(page.locator("#many .token").first).to_be_visible()
+    dial = quality_of(page).bounding_box()
+    assert dial is not None
+    assert dial["height"] >= 38
     width = page.evaluate("[document.documentElement.scrollWidth, document.documentElement.clientWidth]")
     assert width[0] == width[1]
     page.locator("#many .token").first.tap()
@@ -338,6 +441,12 @@ def test_text_stands_out_in_light_and_dark(page: Page, site: Site) -> None:
     ready(page, "TWO BIG DOGS RUN IN THE PARK")
     ratios = page.evaluate(CONTRAST)
     assert len(ratios) > 15
+    assert min(ratio for _, ratio in ratios) >= 4.5, sorted(ratios, key=lambda pair: pair[1])[:3]
+    assert "Quality" in {text.split()[0] for text, _ in ratios}
+    page.goto(site.address + EXAMPLE + "&quality=exact")
+    ready(page, "TWO DOGS RUN IN THE PARK")
+    expect(page.locator("#verified .corrected")).to_have_count(2)
+    ratios = page.evaluate(CONTRAST)
     assert min(ratio for _, ratio in ratios) >= 4.5, sorted(ratios, key=lambda pair: pair[1])[:3]
 
 

@@ -35,6 +35,7 @@ WORDS = (
     *("in", "on", "park", "house", "and", "big", "small", "red", "quickly", "today"),
 )
 MakeClient = Callable[..., TestClient]
+VERIFIED = ("balanced", "best", "exact")
 SURE, UNSURE = -0.05, -1.2
 FORK_SERVER = ForkServer(import_readers)  # of all tests: each start of one takes a while
 
@@ -91,13 +92,13 @@ class FakeTranslator:
         written = [
             self._one(
                 text,
-                1 if quality == "exact" else segments if isinstance(segments, int) else 4,
+                1 if quality in VERIFIED else segments if isinstance(segments, int) else 4,
                 forced[i] if forced else {},
                 alternatives,
             )
             for i, text in enumerate(texts)
         ]
-        if quality == "exact" and len(texts) == 1:  # drafted without the last word of the text
+        if quality in VERIFIED and len(texts) == 1:  # drafted without the last word of the text
             words = texts[0].upper().split()
             written = [
                 replace(one, verified=Verified(words[:-1], [True] * len(words[:-1]) + [False, False]))

@@ -21,8 +21,9 @@ export class Decoding {
     this.forced = [];
   }
 
-  /** Take up a translation by segments; after forcing, replay from where it was forced. */
-  load(answer, forced, adapting) {
+  /** Take up a translation by segments, or a draft; after forcing, replay from where it was forced. */
+  load(answer, forced, adapting, isDraft) {
+    find("many-title").textContent = isDraft ? "The draft: all segments at once" : "All segments at once";
     const before = adapting ? this.trace : null;
     this.trace = answer.trace;
     this.details = answer.details;

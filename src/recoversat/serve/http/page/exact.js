@@ -10,14 +10,28 @@ export class Exact {
   constructor(report) {
     this.report = report;
     this.question = null;
+    this.taken = ""; // the quality whose answer is shown
     find("exact").addEventListener("toggle", () => this.show());
   }
 
   /** Take up another text, drafted in K segments; null where there is nothing to verify. */
   load(question, segments) {
     this.question = question && { ...question, trace: 0, quality: "exact", segments };
+    if (this.taken) find("exact").open = false; // nobody has opened it to ask for more
+    this.taken = "";
+    find("exact-name").textContent = "Exact";
     find("exact").hidden = !this.question;
     this.show();
+  }
+
+  /** Show what was verified because the dial stands so; whoever closes the box finds it closed as long as it does. */
+  take(sentences, name) {
+    this.question = null;
+    find("exact-name").textContent = name;
+    find("exact").hidden = false;
+    if (this.taken !== name) find("exact").open = true;
+    this.taken = name;
+    this.draw(sentences);
   }
 
   async show() {

@@ -5,6 +5,7 @@ import { Decoding } from "./decoding.js";
 import { Exact } from "./exact.js";
 import { readLink, writeLink } from "./link.js";
 import { percent } from "./pieces.js";
+import { Quality } from "./quality.js";
 import { marked, readGlossary } from "./words.js";
 
 const find = (id) => document.getElementById(id);
@@ -18,6 +19,7 @@ const SHOWN = 6; // alternatives at each position
 const state = { models: [], names: {}, limit: 0, request: 0, last: null };
 const decoding = new Decoding((forced) => translate(forced, true));
 const exact = new Exact(report);
+const quality = new Quality(() => translate([], false));
 
 async function start() {
   const [models, languages, settings] = await Promise.all(["models", "languages", "frontend/settings"].map((path) => fetchJson(path)));
@@ -41,7 +43,7 @@ async function restore(typed) {
   const example = typed && typed !== linked?.text ? { ...linked, text: typed, forced: [] } : linked;
   const at = example ? state.models.findIndex((m) => m.source === example.source && m.target === example.target) : 0;
   find("direction").value = String(Math.max(at, 0));
-  takeModel(example?.segments);
+  takeModel(example?.segments, example?.quality);
   const aboutToType = document.activeElement === find("text");
   find("text").value = example?.text ?? (aboutToType ? "" : SAMPLES[model().source] ?? "");
   count();
@@ -52,7 +54,7 @@ function model() {
   return state.models[Number(find("direction").value)];
 }
 
-function takeModel(segments) {
+function takeModel(segments, wanted) {
   const { max_segments: most, segments: usual, target } = model();
   find("segments").max = String(most);
   find("segments").value = String(segments && segments <= most ? segments : usual);
@@ -60,6 +62,7 @@ function takeModel(segments) {
   find("into").textContent = state.names[target];
   find("translation").lang = target;
   find("text").lang = model().source;
+  quality.offer(model(), wanted);
   showK();
 }
 
@@ -96,15 +99,21 @@ async function translate(forced, adapting) {
   const question = { q: text, source, target, details: true, trace: SHOWN, ...judging, ...(key && { api_key: key }) };
   const glossary = forced.length ? null : readGlossary(find("glossary").value); // what is forced names its own words
   state.last = { forced, adapting };
+  quality.stepAside(forced.length > 0);
+  const verifies = quality.verifies && segments > 1;
   find("translation").classList.add("waiting");
   try {
-    const answer = await fetchJson("translate", { ...question, segments, ...(forced.length && { forced }), ...(glossary && { glossary }) });
+    const asked = { ...(quality.asked && { quality: quality.asked }), ...(verifies && { trace: 0 }) };
+    const answer = await fetchJson("translate", { ...question, segments, ...asked, ...(forced.length && { forced }), ...(glossary && { glossary }) });
     if (!current()) return;
     find("translation").replaceChildren(...marked(answer.translatedText, answer.trace));
     find("sure").textContent = answer.confidence ? `confidence ${percent(answer.confidence)}` : "";
-    exact.load(model().choices.includes(1) && segments > 1 ? question : null, segments);
-    history.replaceState(null, "", writeLink({ source, target, segments, text, forced }));
-    decoding.load(answer, forced, adapting);
+    if (verifies) exact.take(answer.trace, quality.name);
+    else exact.load(model().choices.includes(1) && segments > 1 ? question : null, segments);
+    history.replaceState(null, "", writeLink({ source, target, segments, quality: quality.value, text, forced }));
+    const written = verifies ? await fetchJson("translate", { ...question, confidence: false, segments, quality: "fast" }) : answer;
+    if (!current()) return;
+    decoding.load(written, forced, adapting, verifies);
     await compare(question, segments, current);
   } catch (error) {
     if (!(error instanceof Trouble)) throw error;
@@ -175,7 +184,7 @@ find("text").addEventListener("input", count);
 find("segments").addEventListener("input", showK);
 find("segments").addEventListener("change", () => translate([], false));
 find("direction").addEventListener("change", () => {
-  takeModel();
+  takeModel(undefined, quality.value);
   translate([], false);
 });
 find("link").addEventListener("click", copyLink);
