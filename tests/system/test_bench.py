@@ -26,7 +26,7 @@ def test_systems_are_timed_on_a_text(tmp_path: Path, recoversat: Run) -> None:
         "at": f"{tmp_path / 'onnx'}:segments=1:compute=float32",
         "at4": f"{model}:segments=1:beam=4", "nat": nat, "peer": f"{tmp_path / 'ct2'}:compute=float32",
         "peer8": f"{tmp_path / 'ct2'}:beam=4:compute=int8", "wrong": f"{tmp_path / 'ct2'}:segments=4",
-        "gone": tmp_path / "nowhere",
+        "gone": tmp_path / "nowhere", "other": f"{tmp_path / 'ct2'}:writes=5",
     }  # fmt: skip
     options = [part for name, path in systems.items() for part in ("--system", f"{name}={path}")]
     files = ["--src", tmp_path / "src", "--ref", tmp_path / "ref", "--out", tmp_path / "out"]
@@ -48,8 +48,11 @@ def test_systems_are_timed_on_a_text(tmp_path: Path, recoversat: Run) -> None:
     }
     assert all(row["calls"] == (12 if row["batch"] == 1 else 2) for row in written["rows"])
     assert {(one["system"], one["over"]) for one in written["ratios"]} == {
-        (name, over) for name in ("k4", "auto", "nat") for over in ("at", "at4", "peer", "peer8")
+        (name, over) for name in ("k4", "auto", "nat") for over in ("at", "at4", "peer", "peer8", "other")
     }
+    assert written["bleu"].keys() == systems.keys() - errors.keys() - {"other"}
+    assert "other (untrained) writes 5 tokens, not scored." in done.stdout
+    assert ">other</text>" in (tmp_path / "out" / "plots" / "bleu-against-latency.svg").read_text()
     assert written["same_text"] == {"peer = at": [12, 12]}
     assert written["bleu"]["peer"] == written["bleu"]["at"]
     assert len((tmp_path / "out" / "outputs" / "k4.txt").read_text().splitlines()) == 12

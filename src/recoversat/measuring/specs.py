@@ -10,7 +10,7 @@ from recoversat.config import DECODE_SETTINGS
 from recoversat.errors import UserError
 from recoversat.files.model_folder import builtin_model
 
-_NUMBERS = ("segments", "beam", "threads", "lengths")
+_NUMBERS = ("segments", "beam", "threads", "lengths", "writes")
 _CHOICES = {
     "compute": ("default", "int8", "int8_native", "float32", "float16", "bfloat16", "int8_float16"),  # last 3: on a GPU
     "overlaps": ("join", "keep"),
@@ -37,6 +37,7 @@ class SystemSpec:
     target: str | None = None  # of a model of both directions: the language to translate into
     teacher: str | None = None  # judges the candidates of a one-step model (length-parallel decoding)
     lengths: int | None = None  # that a one-step model is written in; None = 9 with a teacher, else decode.lengths
+    writes: int | None = None  # tokens of every translation of an untrained model, which is timed and never scored
     decode: dict[str, str] = field(default_factory=dict)  # settings of `decode`, as they were written
     unavailable: str | None = None  # why it cannot be measured, known beforehand
 
@@ -136,6 +137,8 @@ def check_evaluation(systems: Sequence[SystemSpec], tests: Sequence[TestSpec], r
     for spec in systems:
         if spec.kind == "file":
             _check_files(spec, test_names)
+        if spec.writes:
+            raise UserError(f"--system {spec.name}: an untrained model has no quality; :writes is for bench alone")
 
 
 def _check_files(spec: SystemSpec, test_names: list[str]) -> None:

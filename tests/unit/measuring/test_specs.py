@@ -1,5 +1,6 @@
 """Systems and test sets as written on the command line."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -25,6 +26,7 @@ from recoversat.measuring.specs import SystemSpec, TestSpec, check_evaluation, p
         ("j=m:overlaps=keep", SystemSpec("j", "m", decode={"join_overlaps": "false"})),
         ("e=m:extra_steps=9:beam=2", SystemSpec("e", "m", beam=2, decode={"extra_steps": "9"})),
         ("o=out/{test}.de", SystemSpec("o", "out/{test}.de")),
+        ("u=marian:writes=25", SystemSpec("u", "marian", writes=25)),
     ],
 )
 def test_a_system_is_a_name_a_path_and_options(text, spec):
@@ -39,7 +41,7 @@ def test_a_system_is_a_name_a_path_and_options(text, spec):
         ("at=", "write NAME=PATH"),
         (
             "at=teacher:beem=4",
-            "no option beem; there are segments, beam, threads, lengths, compute, overl",
+            "no option beem; there are segments, beam, threads, lengths, writes, compute",
         ),
         ("at=student:overlaps=yes", "overlaps must be one of join, keep, not 'yes'"),
         ("at=student:repairs=all", "repairs must be one of model, none, not 'all'"),
@@ -87,6 +89,7 @@ def test_what_can_work_is_accepted():
     [
         ([], [A], "at least one --system"),
         ([MODEL], [], "at least one --test"),
+        ([MODEL, replace(MODEL, name="u", writes=9)], [A], "--system u: an untrained model has no quality"),
         ([MODEL, SystemSpec("at", "out.de")], [A], "--system: the name at is given twice"),
         ([MODEL], [A, A], "--test: the name a is given twice"),
         ([OUTPUT], [A], "--at at: no system has this name; there are: other"),

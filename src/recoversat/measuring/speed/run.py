@@ -48,13 +48,16 @@ def bench_text(systems: Sequence[SystemSpec], src: Path, asked: BenchOptions) ->
         measured = measure(workers, make_tasks(texts, asked.batch or _BATCHES), asked.rounds)
         lengths = ask_each(workers, lambda worker: list(worker.ask("measure", texts=texts)["lengths"]))
         if not measured.interrupted:  # who is in a hurry gets what was measured
+            scored = [worker for worker in workers if not worker.system.writes]
             with progress("translate all", len(systems)) as bar:
-                outputs = ask_each(workers, lambda worker: _write_all(worker, sources if references else texts, bar))
+                outputs = ask_each(scored, lambda worker: _write_all(worker, sources if references else texts, bar))
     result = _result(workers, measured, lengths, asked, {"src": str(src), "sentences": len(texts)})
     if references is not None:
         scores = {name: corpus_bleu(lines, references) for name, lines in outputs.items()}
         result.bleu.update({name: score.value for name, score in scores.items()})
         result.notes.extend(f"BLEU: {score.signature}" for score in list(scores.values())[:1])
+    untrained = [f"{one.name} (untrained) writes {one.writes} tokens, not scored." for one in systems if one.writes]
+    result.notes.extend(untrained)
     _compare_texts(result, outputs)
     _write(result, outputs, asked)
     return result

@@ -44,13 +44,15 @@ class _Worker:
 
         self._warm_up_s = warm_up
         began = time.perf_counter()
-        self._system = load_system(SystemSpec(**system), device, threads, scores=False)
+        spec = SystemSpec(**system)
+        self._writes = spec.writes
+        self._system = load_system(spec, device, threads, scores=False)
         loaded = time.perf_counter()
-        self._system.translate([first], 1, length)
+        self._system.translate([first], 1, length or self._writes)
         return {"facts": self._system.facts, "load_s": loaded - began, **self._state()}
 
     def do_time(self, batches: list[list[str]], length: int | None) -> dict[str, Any]:
-        idle = time.process_time() - self._slept_from
+        idle, length = time.process_time() - self._slept_from, length or self._writes
         self._warm_up(batches, length)
         milliseconds, tokens = [], 0
         for batch in batches:

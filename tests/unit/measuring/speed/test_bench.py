@@ -283,6 +283,14 @@ def test_a_worker_loads_times_and_writes(monkeypatch: pytest.MonkeyPatch) -> Non
     assert measured == {"lengths": [2, 1]}
 
 
+def test_an_untrained_model_writes_as_many_tokens_as_it_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(own, "load_system", lambda *_, **__: FakeSystem())
+    turn = {"do": "time", "batches": [["ab", "c"]], "length": None}
+    system = {"name": "a", "path": "p", "writes": 20}
+    _, timed, fixed = conversation(LOAD | {"system": system}, turn, turn | {"length": 9})
+    assert (timed["tokens"], fixed["tokens"]) == (40, 18)
+
+
 @pytest.mark.parametrize("seconds", [0, 0.1])
 def test_a_worker_warms_up_for_as_long_as_it_is_told(monkeypatch: pytest.MonkeyPatch, seconds: float) -> None:
     system, called = FakeSystem(), list[float]()
