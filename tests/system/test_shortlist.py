@@ -136,3 +136,21 @@ def test_mistakes_are_named(model: Path, listed: Path, text: Path, tmp_path: Pat
     assert "made from --corpus" in said("export", model, tmp_path / "new", "--shortlist")
     refused = said("translate", text, "--model", listed, "--no-shortlist", "--workers", 1, "--out", tmp_path / "x")
     assert "take no options that show or steer" in refused
+
+
+def test_a_table_alone_is_for_the_engine_in_cpp(model: Path, tmp_path: Path, text: Path, recoversat: Run) -> None:
+    folder, whole = tmp_path / "exported", tmp_path / "whole"
+    for out in (folder, whole):
+        export_folder(model, out, ("int8",), None)
+    graphs = sorted(path.name for path in (folder / "onnx" / "int8").iterdir())
+    numbers = ["--likeliest", 1, "--frequent", 5]
+    done = recoversat("shortlist", folder, "--src", text, "--tgt", text, *numbers, "--table-only")
+    assert "of 185 pieces a sentence, from 30 pairs" in done.stderr
+    told = recoversat("shortlist", whole, "--src", text, "--tgt", text, *numbers).stderr
+    assert done.stderr == told  # what a list would suffice for is counted without it
+    assert (folder / "onnx" / TABLE).is_file()
+    assert sorted(path.name for path in (folder / "onnx" / "int8").iterdir()) == graphs
+    set_in(folder, verify_shortlist=False)  # ONNX Runtime does without
+    lines = text.read_text().splitlines()
+    plain, alone = (Translator(out).translate(lines, segments=1) for out in (whole, folder))
+    assert [one.text for one in alone] == [one.text for one in plain]

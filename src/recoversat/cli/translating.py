@@ -118,6 +118,9 @@ def shortlist(
     tgt: Annotated[Path | None, typer.Option(help="And its translations, best the model's own.")] = None,
     likeliest: Annotated[int, typer.Option(min=1, help="Pieces that each source piece may become.")] = 100,
     frequent: Annotated[int, typer.Option(min=1, help="Most frequent pieces that are in every list.")] = 1000,
+    table_only: Annotated[
+        bool, typer.Option("--table-only", help="No graphs: for the engine in C++.")
+    ] = False,
 ) -> None:
     """Give an exported model a shortlist: steps choose among pieces that a source can become, which is faster."""
     try:
@@ -126,7 +129,7 @@ def shortlist(
     except ImportError as error:
         raise UserError(f"{error.name} is missing: pip install 'recoversat[train]'") from None
     pairs = pairs_of(model, corpus, optional_pairs(src, tgt, "-"))
-    typer.echo(add_shortlist(model, pairs, likeliest, frequent).as_text(), err=True)
+    typer.echo(add_shortlist(model, pairs, likeliest, frequent, table_only).as_text(), err=True)
 
 
 @app.command(epilog="Example: `recoversat build && recoversat translate --compute-type int8_native letter.txt`")

@@ -45,7 +45,7 @@ class ShortlistReport:
     bytes: int
     mean_size: float  # pieces of a sentence's list
     vocabulary: int
-    sentences: int  # sources of the pairs that were translated with and without
+    sentences: int  # sources of the pairs that were translated
     same: int
 
     def as_text(self) -> str:
@@ -56,9 +56,13 @@ class ShortlistReport:
 
 
 def add_shortlist(
-    folder: Path, pairs: ParallelSentences, likeliest: int = LIKELIEST, frequent: int = FREQUENT
-) -> ShortlistReport:
-    """Write table and graphs into an exported model; what is there stays, so that who knows no lists finds it."""
+    folder: Path, pairs: ParallelSentences, likeliest: int = LIKELIEST, frequent: int = FREQUENT,
+    table_only: bool = False,
+) -> ShortlistReport:  # fmt: skip
+    """Write table and graphs into an exported model; what is there stays, so that who knows no lists finds it.
+
+    The table alone is for the engine in C++; ONNX Runtime needs the graphs as well, and does without lists otherwise.
+    """
     precisions = sorted(path.parent for path in (folder / ONNX).glob("*/step.onnx"))
     check_has_steps(folder)
     if not precisions:
@@ -66,13 +70,14 @@ def add_shortlist(
     tokenizer = load_tokenizer(folder)
     table = make_shortlist(pairs, tokenizer, likeliest, frequent)
     (folder / ONNX / TABLE).unlink(missing_ok=True)  # never beside graphs that are half written
-    for precision in precisions:
+    for precision in precisions if not table_only else ():
         add_listed_graphs(precision)
     with atomic_file(folder / ONNX / TABLE) as scratch:
         table.save(scratch)
-    _note(folder, precisions)
-    report = _compared(folder, pairs, table)
-    _note(folder, precisions, report)
+    graphed = [] if table_only else precisions
+    _note(folder, graphed)
+    report = _counted(folder, pairs, table)
+    _note(folder, graphed, report)
     return report
 
 
@@ -160,18 +165,18 @@ def _without(sentences: Sentences, gone: Bools) -> Sentences:
     return Sentences(sentences.ids[~gone], kept[sentences.offsets])
 
 
-def _compared(folder: Path, pairs: ParallelSentences, table: Shortlist) -> ShortlistReport:
-    """Translate some of the sources from the list alone, and from the whole vocabulary."""
+def _counted(folder: Path, pairs: ParallelSentences, table: Shortlist) -> ShortlistReport:
+    """Translate some of the sources from the whole vocabulary; count those that lists alone would have sufficed for."""
     chosen = np.random.default_rng(2).permutation(len(pairs))[:_SAMPLE]
     sources = [pairs.src[int(i)].tolist() for i in chosen]
     translator = Translator(folder, device="cpu")
     counts = translator.segment_counts(None, [len(source) for source in sources])
-    with_list, without = (
-        translator.engine.decode(sources, counts, Options(scores=False, shortlist=shortlist, verified=False))
-        for shortlist in (True, False)
-    )
-    same = sum(one.segments == other.segments for one, other in zip(with_list, without, strict=True))
-    size = float(table.members(sources).sum(axis=1).mean())
+    written = translator.engine.decode(sources, counts, Options(scores=False, shortlist=False))
+    members = table.members(sources)
+    size = float(members.sum(axis=1).mean())
+    members |= table.is_too_long(members)[:, None]
+    pieces = [[token for segment in one.segments for token in segment] for one in written]
+    same = sum(bool(own[tokens].all()) for own, tokens in zip(members, pieces, strict=True))
     file = (folder / ONNX / TABLE).stat().st_size
     return ShortlistReport(len(pairs), file, size, len(table.likeliest), len(sources), same)
 
