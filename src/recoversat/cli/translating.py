@@ -118,9 +118,7 @@ def shortlist(
     tgt: Annotated[Path | None, typer.Option(help="And its translations, best the model's own.")] = None,
     likeliest: Annotated[int, typer.Option(min=1, help="Pieces that each source piece may become.")] = 100,
     frequent: Annotated[int, typer.Option(min=1, help="Most frequent pieces that are in every list.")] = 1000,
-    table_only: Annotated[
-        bool, typer.Option("--table-only", help="No graphs: for the engine in C++.")
-    ] = False,
+    table_only: Annotated[bool, typer.Option("--table-only", help="No graphs: for the engine in C++.")] = False,
 ) -> None:
     """Give an exported model a shortlist: steps choose among pieces that a source can become, which is faster."""
     try:
