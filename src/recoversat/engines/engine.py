@@ -61,7 +61,7 @@ class Options:
 class Engine(ABC):
     """A loaded model."""
 
-    drafts_pay = True  # the words of K = 1 come sooner from a draft that is verified than token by token
+    drafts_pay_from: float = 0  # source tokens from which the words of K = 1 come sooner from a draft that is verified
 
     @property
     @abstractmethod

@@ -5,6 +5,8 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from recoversat.decoding.segmentwise import Decoded
 from recoversat.errors import UserError
 from recoversat.inference.assembling import Draft, Source
@@ -91,11 +93,10 @@ class Writer:
         translator, segments, decode = self.translator, self.request.segments, self.request.decode
         if isinstance(segments, tuple):
             return [tuple(map(translator.segments_for, segments))] * len(lengths)
-        if decode.exact and not decode.tolerance and segments is None and not translator.engine.drafts_pay:
-            return [(1,)] * len(lengths)
-        if decode.exact:  # a mistake in a draft costs a pass, not quality
-            lengths = [_FINER * length for length in lengths]
-        counts = translator.segment_counts(segments, lengths)
+        finer = _FINER if decode.exact else 1  # a mistake in a draft costs a pass, not quality
+        counts = translator.segment_counts(segments, [finer * length for length in lengths])
+        if decode.exact and not decode.tolerance and segments is None:
+            counts[np.array(lengths) < translator.engine.drafts_pay_from] = 1
         if decode.best_of > 1 and not isinstance(segments, int):
             return neighbours(counts, translator.config.auto_choices, decode.best_of)
         return [(k,) for k in counts.tolist()]

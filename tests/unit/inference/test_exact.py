@@ -84,9 +84,12 @@ def test_where_a_draft_does_not_pay_it_is_made_only_for_a_k_that_is_named(
 ) -> None:
     text = "w1 w2 w3 w4 w5 w6"
     (expected,) = translator.translate([text], segments=1)
-    monkeypatch.setattr(type(translator.engine), "drafts_pay", False)
+    monkeypatch.setattr(type(translator.engine), "drafts_pay_from", 7)
     (found,) = translator.translate([text], quality="exact", **asked)
     assert (found.text, len(verified)) == (expected.text, drafts)
+    translator.translate([f"{text} w7"], quality="exact")
+    drafts += 1
+    assert len(verified) == drafts
     translator = translator.into("de")
     translator.set_decoding(exact=True, tolerance=0.2)  # that is no way to K = 1's words
     translator.translate([text])

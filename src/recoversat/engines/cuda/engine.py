@@ -55,6 +55,8 @@ class GraphEngine(Engine):
     `fused`: use the Triton kernels (None: where they work).
     """
 
+    drafts_pay_from = 18  # by the tables of results/2026-11-18-neighbours: not with 14 tokens, with 21 they do
+
     def __init__(
         self,
         model: Transformer,

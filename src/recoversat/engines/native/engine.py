@@ -4,6 +4,7 @@ What it is asked to look into (forced tokens, alternatives, beams) it writes ste
 all ways of asking get the same words. B sentences, K segments, N rows, V vocabulary, n alternatives.
 """
 
+import math
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -30,6 +31,7 @@ from recoversat.vocab import EOS, PAD, TERMINATORS
 _LEAST = np.finfo(np.float32).min
 _ROWS = 32  # that take a step together where Python looks into it
 _FEW = 3  # segments whose steps wait for weights, so that a list that has to be verified spares some
+_LARGE = 8_000_000  # weights of the output matrix from which on all steps do
 _Result = TypeVar("_Result")
 
 
@@ -47,7 +49,7 @@ class NativeEngine(StepEngine):
     pass.
     """
 
-    drafts_pay = False  # all tokens of a sentence are one call; a draft and its passes are several
+    drafts_pay_from = math.inf  # all tokens of a sentence are one call; a draft and its passes are several
 
     def __init__(
         self, folder: Path, config: ModelConfig, threads: int = 1, max_memory: int | None = None,
@@ -60,6 +62,7 @@ class NativeEngine(StepEngine):
         self._lists = lists_of(table, config.vocab_size or 0) if table.is_file() else None
         size = self._model.places
         self._bias, self._single_bias = logit_biases(config.vocab_size or size, size)
+        self._most_verified = _FEW if size * config.d_model < _LARGE else config.max_segments
         self._most_rows = None if max_memory is None else rows_within(max_memory, size, threads)
         self._kept = KEPT if max_memory is None else max_memory // 2 // threads
 
@@ -148,7 +151,7 @@ class NativeEngine(StepEngine):
             for source, own, k in zip(sources, steps, counts, strict=True)
         ]
         lists, verifying = self._used_lists(options), Verifying.NEVER
-        if options.shortlist and options.verified and len(counts) == 1 and counts[0] <= _FEW:
+        if options.shortlist and options.verified and len(counts) == 1 and counts[0] <= self._most_verified:
             lists, verifying = self._lists, Verifying.ALWAYS if options.lives is None else Verifying.IN_VAIN
         written = self._model.write(wanted, lists, options.scores, self._kept, verifying)
         if options.lives is not None:

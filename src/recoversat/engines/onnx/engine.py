@@ -3,6 +3,7 @@
 B sentences, S source, K segments, L decoder layers, H heads, E = D / H, D model, P padded vocabulary.
 """
 
+import math
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
@@ -54,7 +55,7 @@ class OnnxEngine(StepEngine):
     may move a score in its last digits.
     """
 
-    drafts_pay = False  # a sentence is one run of a graph; a draft and its passes are several
+    drafts_pay_from = math.inf  # a sentence is one run of a graph; a draft and its passes are several
 
     def __init__(self, folder: Path, config: ModelConfig, threads: int = 1, max_memory: int | None = None) -> None:
         self._config, self._max_memory = config, max_memory

@@ -25,7 +25,6 @@ from recoversat.vocab import N_SPECIAL, SPECIAL_PIECES, TERMINATORS
 
 _BEAM = 4
 _LISTED: dict[str, dict[str, str]] = {"shortlist": {}, "shortlist unverified": {"verify_shortlist": "false"}}
-_FEW = 3  # segments with which the engine in C++ verifies lists; with more it has nothing that would be verified
 
 
 def untrained_config(text: str, vocabulary: int, segments: Sequence[int]) -> Config:
@@ -72,7 +71,6 @@ def build_untrained(folder: Path, config: Config, segments: Sequence[int], devic
                 SystemSpec(f"{name} {NATIVE} {kind}", listed, k, compute=NATIVE, decode=decode)
                 for kind, decode in _LISTED.items()
                 for name, k, _ in ways[:-1]
-                if decode or k <= _FEW
             ]
     for peer in peers.PEERS:
         for path, compute in peer.write_untrained(folder, weights, config, tokenizer, device):

@@ -16,6 +16,7 @@ from recoversat.decoding.stepping import Floats, Ints
 from recoversat.decoding.stopping import StoppedError, stoppable
 from recoversat.engines.engine import Options, Sources, StepEngine
 from recoversat.engines.loading import EngineOptions, load_engine
+from recoversat.engines.native import engine as native_engine
 from recoversat.engines.native import library
 from recoversat.engines.native.engine import NativeEngine, _likeliest
 from recoversat.engines.native.model import Verifying, Wanted
@@ -365,15 +366,20 @@ def test_what_is_forced_is_written(engine: NativeEngine) -> None:
 
 
 @pytest.fixture(scope="module")
-def listed(built: bool, folder: Path, tmp_path_factory: pytest.TempPathFactory) -> NativeEngine:
-    """Return an engine with lists: the pieces below 60, 70 and the source's own."""
+def listed_folder(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a model with lists: the pieces below 60, 70 and the source's own."""
     made = tmp_path_factory.mktemp("listed") / "onnx"
     made.mkdir()
     (made / "int8").symlink_to(folder)
     common = np.zeros((1, CONFIG.vocab_size), dtype=np.bool_)
     common[0, [EOS, DEL, *range(N_SPECIAL, 60)]] = True
     Shortlist(np.full((CONFIG.vocab_size, 1), 70), np.array([], dtype=np.int64), common).save(made / TABLE)
-    return NativeEngine(made / "int8", CONFIG)
+    return made / "int8"
+
+
+@pytest.fixture(scope="module")
+def listed(built: bool, listed_folder: Path) -> NativeEngine:
+    return NativeEngine(listed_folder, CONFIG)
 
 
 UNVERIFIED = replace(ALL, verified=False)
@@ -437,7 +443,7 @@ def test_a_list_that_is_verified_changes_nothing(
 
 
 def test_one_sentence_of_few_segments_is_written_from_its_list(
-    listed: NativeEngine, engine: NativeEngine, monkeypatch: pytest.MonkeyPatch
+    listed: NativeEngine, listed_folder: Path, engine: NativeEngine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     found: list[Verifying] = []
     write = listed._model.write
@@ -452,8 +458,12 @@ def test_one_sentence_of_few_segments_is_written_from_its_list(
     listed.decode(MIXED[:2], np.ones(2, dtype=np.int64), ALL)
     listed.decode([MIXED[2]], np.array([1]), replace(ALL, shortlist=False))
     listed.decode([MIXED[2]], np.array([2]), replace(ALL, lives=np.array([3, 2])))
+    monkeypatch.setattr(native_engine, "_LARGE", 0)
+    large = NativeEngine(listed_folder, CONFIG)
+    monkeypatch.setattr(large._model, "write", watched)
+    large.decode([MIXED[2]], np.array([8]), ALL)
     never, always = Verifying.NEVER, Verifying.ALWAYS
-    assert found == [always, always, never, never, never, Verifying.IN_VAIN]
+    assert found == [always, always, never, never, never, Verifying.IN_VAIN, always]
 
 
 def test_who_has_no_list_or_one_too_long_chooses_from_all(folder: Path, tmp_path: Path, engine: NativeEngine) -> None:
