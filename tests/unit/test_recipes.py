@@ -557,3 +557,22 @@ def test_monolingual_text_is_translated_once_and_back_translation_ends_in_a_pers
         was, now = mono.train.src[i].tolist(), first.src[18 + i].tolist()
         assert (now[0], now[1:]) == ({tags["<2de>"]: tags["<2en>"], tags["<2en>"]: tags["<2de>"]}[was[0]], was[1:])
         assert first.tgt[18 + i].tolist() == was[1:]
+
+
+def test_untrained_peers_are_drawn_beside_trained_models(tmp_path: Path) -> None:
+    def run(name: str, instructions: list[str], **systems: float) -> str:
+        rows = [{"system": who, "batch": batch, "p50_ms": ms} for who, ms in systems.items() for batch in (1, 64)]
+        machine = {"processor": "P", "instructions": instructions}
+        (tmp_path / name).write_text(json.dumps({"rows": rows, "bleu": {"ours": 30.5}, "machine": machine}))
+        return str(tmp_path / name)
+
+    ours, peer, other = (
+        run("ours", ["avx2"], ours=2.0), run("peer", ["avx2"], Marian=11.0), run("other", ["avx"], Marian=11.0)
+    )  # fmt: skip
+    command = [sys.executable, str(RECIPES / "builtin" / "tiny_plot.py"), ours]
+    rest = ["--peer", "Marian", "--out", str(tmp_path)]
+    subprocess.run([*command, peer, *rest], check=True)
+    svg = (tmp_path / "beside-peers.svg").read_text()
+    assert svg.count("Marian (untrained)") == 1
+    refused = subprocess.run([*command, other, *rest], capture_output=True, text=True, check=False)
+    assert "two kinds of processor" in refused.stderr
