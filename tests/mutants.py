@@ -687,6 +687,8 @@ FAULTS = [
            "options.verified")),
     fault("C++: many segments verify lists of a small vocabulary", "unit/engines/native/test_native_engine.py",
           ("engines/native/engine.py", "if size * config.d_model < _LARGE else", "if False else")),
+    fault("page: a file does not wait for the page", "system/test_serve_page.py",
+          ("serve/http/page/main.js", "if (!state.models.length) await begin();", "")),
     fault("C++: a bounded engine remembers a batch", "unit/engines/native/test_native_engine.py",
           ("engines/native/engine.py", "            return sources\n", "            pass\n")),
     fault("C++: a long target is scored in one pass", "unit/engines/native/test_native_engine.py",

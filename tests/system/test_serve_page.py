@@ -480,6 +480,16 @@ CONTRAST = """() => {
 }"""
 
 
+def test_a_file_that_is_chosen_before_the_page_has_started_waits(page: Page, site: Site) -> None:
+    held: list[Route] = []
+    page.route("**/models", lambda route: held.append(route))
+    with page.expect_request("**/models"):
+        page.goto(site.address)
+    page.set_input_files("#file", {"name": "report.md", "mimeType": "text/plain", "buffer": b"# two **big** dogs\n"})
+    held[0].continue_()
+    expect(page.get_by_role("link", name="Fetch the translated file")).to_be_visible()
+
+
 def test_a_file_is_translated_and_fetched(page: Page, site: Site) -> None:
     page.goto(site.address)
     page.set_input_files("#file", {"name": "report.md", "mimeType": "text/plain", "buffer": b"# two **big** dogs\n"})

@@ -138,6 +138,8 @@ async function compare(question, segments, current) {
 async function translateFile() {
   const [file] = find("file").files;
   if (!file) return;
+  if (!state.models.length) await begin(); // it may be chosen before the page has started
+  if (!state.models.length) return; // why is said already
   const { source, target } = model();
   const form = new FormData();
   const key = find("key").value;
