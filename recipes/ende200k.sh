@@ -19,13 +19,14 @@
 #   second                    a second round: what the one model itself writes with three K and likes best; goes on from it
 #   all                       borders at words, the text of the beam and the references, twice the updates
 #   words-deleting            borders at words, token-wise deletion
-#   words-deleting-long       the same with twice the updates
+#   words-deleting-long       the same with LONG_STEPS updates
 #
 # DATA holds ende200k/{train,valid,test}.{en,de} (train as .gz) and tests/tst201{3,4}.{en,de}. From the environment:
 #   CORPUS                    another folder of DATA with {train,valid}.{en,de}: multi30k, whose test set is test2016
 #   SETTINGS                  settings for every training, as "model.d_model=256 model.n_heads=4"
 #   STEPS, BATCH              updates of the one model (6000), target tokens of an update (32768); the teacher takes
 #                             TEACHER_STEPS (2500), NAT a quarter of STEPS, K = 2, 5, 10 three tenths
+#   LONG_STEPS                of words-deleting-long (twice STEPS)
 #   OPTIMIZER, RATE, LATE_RATE  muon with a peak of 4e-3, and of 2e-3 where a student goes on from the one model
 #                             (the tables of 2026-11-16: adamw, 1.5e-3, 7e-4)
 #   VALIDATIONS               how often a training is validated and saved (5)
@@ -113,7 +114,7 @@ stage_mixed-word() { every_k mixed-word train.cut_at=word; }
 stage_deleting() { every_k deleting train.delete_tokens=0.2; }
 stage_words-deleting() { every_k "${1:-words-deleting}" train.cut_at=word train.delete_tokens=0.2; }
 stage_words-deleting-long() {
-  local steps=$((steps * 2))
+  local steps=${LONG_STEPS:-$((steps * 2))}
   stage_words-deleting words-deleting-long
 }
 stage_distill-both() {  # as `distill --with-references` would write it, but nothing is translated again
@@ -209,6 +210,7 @@ evaluated() {  # from_model or from_output, OPTIONS...
     $add "deleting $name kept deleted" "deleting:segments=$name:overlaps=keep:delete_tokens=true"
   done
   for name in 1 2 5 10 auto; do $add "long $name" "words-deleting-long:segments=$name"; done
+  $add "long beam 4" words-deleting-long:segments=1:beam=4
   for name in 5 10; do
     $add "words deleting $name" "words-deleting:segments=$name"
     $add "words deleting $name kept" "words-deleting:segments=$name:overlaps=keep"

@@ -4,14 +4,15 @@
 #
 #   recipes/neighbours.sh DATA OUT [STAGE...]
 #
-#   shared            corpus, teacher, distilled text and the one RecoverSAT, by recipes/ende200k.sh in the same OUT
+#   shared            corpus, teacher, distilled text and the one RecoverSAT (divided at words, as `fit` does), by recipes/ende200k.sh in the same OUT
 #   trainings         SAT, NAT, CMLM, CTC and the deep-shallow AT, side by side
 #   sat nat cmlm ctc deep     one of them alone; A+B trains A and B side by side
-#   deep-mixed        RecoverSAT in the shape of the deep-shallow AT, every K, from its weights; divided at words, as `fit` does
-#   evaluate          the whole table, into OUT/neighbours
+#   deep-mixed        RecoverSAT in the shape of the deep-shallow AT, every K, from its weights
+#   evaluate          the whole table, into OUT/neighbours; also `long RecoverSAT`, where ende200k.sh has trained words-deleting-long
+#   write             what `evaluate` needs of the models named in MODELS alone, into OUT/written: so that it can be done while others train
 #   bench             milliseconds of a sentence on a GPU, the systems in turn, into OUT/speed-cuda
 #   bench-cpu         the same on one core, exported to int8 first, into OUT/speed-cpu
-#   report            the table of what the GPU wrote in `bench`, into OUT/report-cuda: no GPU needed, but without steps
+#   report            the whole table of what `write` or `evaluate` has left, into OUT/report: no model is loaded
 #
 # DATA and what is read from the environment are those of recipes/ende200k.sh: STEPS (6000), BATCH (32768), TESTS, SAMPLES,
 # LATENCY, RECOVERSAT, CORPUS and so on. Also CTC_PARTS, passes an update of CTC is split into (2: its decoder has three rows a
@@ -42,7 +43,7 @@ neighbour() {  # NAME SETTINGS...: from the teacher's text, encoder and decoder,
 
 one_step() { neighbour "$@" train.segments=1; }
 
-stage_shared() { "$(dirname "$0")/ende200k.sh" "$data" "$out" corpus teacher distill mixed; }
+stage_shared() { "$(dirname "$0")/ende200k.sh" "$data" "$out" corpus teacher distill mixed-word; }
 stage_sat() { neighbour sat model.kind=sat "train.segments=[2, 4, 6]" train.random_prob=0 train.repeat_prob=0; }
 stage_nat() { one_step nat-full model.kind=nat; }
 stage_cmlm() { one_step cmlm model.kind=cmlm; }
@@ -76,13 +77,17 @@ test_set() {
   esac
 }
 
-systems=() form= texts=  # of the models: as trained, or -int8; instead of them: a folder of what they wrote
+systems=() form= texts=  # of the models: as trained, or -int8; with texts, what they wrote instead of them
 add() {
-  if [ -n "$texts" ]; then
-    [ ! -f "$texts/$1.txt" ] || systems+=(--system "$1=$texts/$1.txt")
-  else
-    [ ! -e "$out/${2%%:*}$form" ] || systems+=(--system "$1=$out/${2%%:*}$form:${2#*:}")
+  local model=${2%%:*} at
+  [ -z "${MODELS:-}" ] || [[ " $MODELS " == *" $model "* ]] || return 0
+  if [ -z "$texts" ]; then
+    [ ! -e "$out/$model$form" ] || systems+=(--system "$1=$out/$model$form:${2#*:}")
+    return
   fi
+  for at in "$out"/neighbours "$out"/written/*; do
+    [ ! -f "$at/outputs/${first%%=*}/$1.jsonl" ] || { systems+=(--system "$1=$at/outputs/{test}/$1.jsonl"); return; }
+  done
 }
 all_systems() {  # nothing is repaired, as in the papers
   local name
@@ -95,21 +100,33 @@ all_systems() {  # nothing is repaired, as in the papers
   add "CTC" ctc:repairs=none
   for name in 4 10; do add "CMLM $name" "cmlm:iterations=$name:lengths=5:repairs=none"; done
   for name in 2 4 6; do add "SAT $name" "sat:segments=$name:repairs=none"; done
-  for name in 1 2 5 10 auto; do add "RecoverSAT $name" "mixed:segments=$name:repairs=none"; done
-  for name in 2 3; do add "RecoverSAT best of $name" "mixed:segments=auto:best_of=$name:repairs=none"; done
-  add "RecoverSAT tolerant" mixed:segments=10:exact=true:tolerance=0.5:repairs=none
-  add "RecoverSAT exact" mixed:segments=auto:quality=exact:repairs=none
+  for name in 1 2 5 10 auto; do add "RecoverSAT $name" "mixed-word:segments=$name:repairs=none"; done
+  for name in 2 3; do add "RecoverSAT best of $name" "mixed-word:segments=auto:best_of=$name:repairs=none"; done
+  add "RecoverSAT tolerant" mixed-word:segments=10:exact=true:tolerance=0.5:repairs=none
+  add "RecoverSAT exact" mixed-word:segments=auto:quality=exact:repairs=none
   for name in 1 2 5 10 auto; do add "deep-shallow RecoverSAT $name" "deep-mixed:segments=$name:repairs=none"; done
+  add "deep-shallow RecoverSAT tolerant" deep-mixed:segments=10:exact=true:tolerance=0.5:repairs=none
+  for name in 1 2 5 10 auto; do add "long RecoverSAT $name" "words-deleting-long:segments=$name:repairs=none"; done
+  add "long RecoverSAT tolerant" words-deleting-long:segments=10:exact=true:tolerance=0.5:repairs=none
+  add "long RecoverSAT exact" words-deleting-long:segments=auto:quality=exact:repairs=none
 }
 tests=() first=
 for name in ${TESTS:-ende200k tst2013 tst2014}; do
   tests+=(--test "$(test_set "$name")")
   first=${first:-$(test_set "$name")}
 done
-stage_evaluate() {
+evaluated() {  # OPTIONS...
   all_systems
-  $run evaluate "${systems[@]}" "${tests[@]}" --at "AT beam 4" --baseline "RecoverSAT 5" --samples "${SAMPLES:-1000}" \
-    --batch-size 256 --latency "${LATENCY:-100}" --out "$out/neighbours"
+  $run evaluate "${systems[@]}" "${tests[@]}" --at "AT beam 4" --baseline "RecoverSAT 5" --samples "${SAMPLES:-1000}" "$@"
+}
+stage_evaluate() { evaluated --batch-size 256 --latency "${LATENCY:-100}" --out "$out/neighbours"; }
+stage_report() {
+  local texts=1
+  evaluated --subwords "$out/teacher" --out "$out/report"
+}
+stage_write() {
+  all_systems
+  $run evaluate "${systems[@]}" "${tests[@]}" --batch-size 256 --out "$out/written/${MODELS// /+}"
 }
 timed() {  # DEVICE OPTIONS...
   local source=${first#*=} reference=()
@@ -123,15 +140,9 @@ timed() {  # DEVICE OPTIONS...
     --threads 1 --rounds "${ROUNDS:-5}" --warm-up "${WARM_UP:-0.5}" --device "$@" --out "$out/speed-$1"
 }
 stage_bench() { timed cuda --together; }
-stage_report() {
-  local texts=$out/speed-cuda/outputs tests=(--test "$first")
-  all_systems
-  $run evaluate "${systems[@]}" "${tests[@]}" --at "AT beam 4" --baseline "RecoverSAT 5" --samples "${SAMPLES:-1000}" \
-    --subwords "$out/teacher" --out "$out/report-cuda"
-}
 stage_bench-cpu() {
   local form=-int8 name
-  for name in teacher deep-shallow nat-full ctc cmlm sat mixed deep-mixed; do
+  for name in teacher deep-shallow nat-full ctc cmlm sat mixed-word deep-mixed words-deleting-long; do
     [ -f "$out/$name/done" ] || continue
     [ ! "$out/$name/done" -nt "$out/$name$form" ] || rm -rf "${out:?}/$name$form"  # of an earlier training
     [ -d "$out/$name$form" ] || $run export "$out/$name" "$out/$name$form" --precision int8 --corpus "$out/distilled"

@@ -201,7 +201,7 @@ def test_neighbours_are_trained_alike_and_stand_in_one_table(tmp_path: Path) -> 
     own = {"segments", "random_prob", "repeat_prob", "compile", "accumulate", "cut_at"}
     assert len({config.train.model_copy(update=dict.fromkeys(own)) for config in configs.values()}) == 1
     assert configs["sat"].train.segment_choices == [2, 4, 6]
-    for name in (*kinds, "teacher", "mixed"):
+    for name in (*kinds, "teacher", "mixed-word", "words-deleting-long"):
         (tmp_path / name / "best").mkdir(parents=True)
     done = subprocess.run(
         ["bash", str(RECIPES / "neighbours.sh"), "DATA", str(tmp_path), "evaluate"],
@@ -212,11 +212,13 @@ def test_neighbours_are_trained_alike_and_stand_in_one_table(tmp_path: Path) -> 
         "AT greedy", "AT beam 4", "deep-shallow AT", "NAT", "NAT + LPD 9", "CTC", "CMLM 4", "CMLM 10", "SAT 2", "SAT 4",
         "SAT 6", "RecoverSAT 1", "RecoverSAT 2", "RecoverSAT 5", "RecoverSAT 10", "RecoverSAT auto",
         "RecoverSAT best of 2", "RecoverSAT best of 3", "RecoverSAT tolerant", "RecoverSAT exact",
-        *(f"deep-shallow RecoverSAT {k}" for k in (1, 2, 5, 10, "auto")),
+        *(f"deep-shallow RecoverSAT {k}" for k in (1, 2, 5, 10, "auto", "tolerant")),
+        *(f"long RecoverSAT {k}" for k in (1, 2, 5, 10, "auto", "tolerant", "exact")),
     ]  # fmt: skip
     assert {one.decode.pop("repairs") for one in systems} == {"none"}
     assert [one.decode for one in systems if one.decode] == [
         {"iterations": "4"}, {"iterations": "10"}, {"best_of": "2"}, {"best_of": "3"},
+        {"exact": "true", "tolerance": "0.5"}, {"quality": "exact"}, {"exact": "true", "tolerance": "0.5"},
         {"exact": "true", "tolerance": "0.5"}, {"quality": "exact"},
     ]  # fmt: skip
 
@@ -407,69 +409,47 @@ def test_pairs_are_taken_as_often_as_their_origin_weighs(tmp_path: Path) -> None
     assert not [pair for pair in taken if pair[2] == "closed"]
 
 
-@pytest.fixture
-def neighbours(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[str]]:
-    heads = "Test set|System|BLEU|vs baseline|chrF2++|TER|Rep %|Mis %"
-    rows = {
-        "first": ["t|AT beam 4|34.5|+1.0 (p = 0.004)|57|55|0|0", "t|SAT 4|31.5|–|55|58|50|-4.9"],
-        "again": ["t|AT beam 4|34.9|+1.0 (p = 0.001)|57|55|0|0", "t|CTC|33.2|-0.2 (p = 0.156)|57|55|2|1"],
-    }
-    times = "\n".join(
-        ["|system|batch|p50 ms|sentences/s|", "|:--|--:|--:|--:|", "|AT beam 4|1|6.0|1|", "|AT beam 4|64|9|100|"]
-    )
-    for name, lines in rows.items():
-        (tmp_path / name).mkdir()
-        table = "\n".join(f"|{line}|" for line in [heads, ":-|" * 7 + ":-", *lines])
-        (tmp_path / name / "report.md").write_text(f"# Evaluation\n\n{table}\n\n|another|table|\n")
-        (tmp_path / name / "speed-cuda.md").write_text(
-            f"{times}\n|{lines[1].split('|')[1]}|1|1.5|1|\n|SAT 4|64|9|450|\n"
-        )
-    (tmp_path / "again" / "speed-cpu.md").write_text(times)
-
-    def make(*options: str) -> list[str]:
-        """Return the lines of the table."""
-        recipe, folders = str(RECIPES / "neighbours_table.py"), [str(tmp_path / name) for name in rows]
-        monkeypatch.setattr(sys, "argv", [recipe, *folders, "--out", str(tmp_path), *options])
-        runpy.run_path(recipe, run_name="__main__")
-        return (tmp_path / "table.md").read_text().splitlines()
-
-    return make
-
-
-def test_neighbours_stand_in_one_table_with_their_speedups(
-    tmp_path: Path, neighbours: Callable[..., list[str]]
-) -> None:
-    made = neighbours("--paper", "iwslt16.en-de")
-    below = made.index("")
-    elsewhere = "6.0 (again) | 1.0x (again) | 100 (again) | 1.0x (again)"
-    assert made[2] == f"| AT beam 4 | 34.5 | 0.004 | 57 | 55 | 0 | 0 |  | 6.0 | 1.0x | 100 | 1.0x | {elsewhere} |"
-    assert made[3] == "| SAT 4 | 31.5 |  | 55 | 58 | 50 | -4.9 |  | 1.5 | 4.0x | 450 | 4.5x |  |  |  |  |"
-    assert made[4] == "| CTC (again) | 33.2 | 0.156 | 57 | 55 | 2 | 1 | 1 | 1.5 | 4.0x |  |  |  |  |  |  |"
-    assert made[below - 1] == "| paper: RecoverSAT (K=10) | 29.90 |" + "  |" * 7 + " 4.68x |" + "  |" * 6
-    assert len({line.count("|") for line in made[:below]}) == 1
-    assert [line[:25] for line in made[below:] if line] == ["(again): trained a second"]
-    assert "CTC (again)" in (tmp_path / "quality-speed-cuda.svg").read_text()
-    batches = (tmp_path / "quality-speed-cuda-64.svg").read_text()
-    assert ("SAT 4" in batches, "CTC" in batches, "batch 64" in batches) == (True, False, True)
-    assert "AT beam 4" not in (tmp_path / "quality-speed-cpu.svg").read_text()  # the time is another model's
-
-
-def test_steps_of_neighbours_are_those_of_a_run_with_the_same_bleu(
-    tmp_path: Path, neighbours: Callable[..., list[str]], capsys: pytest.CaptureFixture[str]
-) -> None:
-    counted: list[tuple[str, str, float, float | None]] = [
-        ("AT beam 4", "t", 34.72, 9.0), ("one 4", "t", 31.9, 5.0), ("one 4 kept", "t", 31.55, 4.04),
-        ("one 4", "other", 31.5, 3.0), ("SAT 4", "t", 31.5, None), ("CTC", "other", 33.2, 3.0),
+def test_neighbours_stand_in_one_table_with_their_speedups(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    heads = "Test set|System|K|BLEU|vs baseline|chrF2++|TER|Rep %|Mis %|Step"
+    rows = [
+        "t|AT beam 4|1|34.5|+1.0 (p = 0.004)|57|55|0|0|22.1", "t|SAT 4|4|31.5|–|55|58|50|-4.9|5.6",
+        "other|AT beam 4|1|21.5|+1.0 (p = 0.004)|57|55|0|0|9",
     ]  # fmt: skip
-    evaluated = [
-        json.dumps({"system": name, "test_set": test, "bleu": {"value": bleu}, "steps": steps and {"mean": steps}})
-        for name, test, bleu, steps in counted
-    ]
-    (tmp_path / "results.jsonl").write_text("\n".join(evaluated))
-    made = neighbours("--steps", str(tmp_path / "results.jsonl"), "--called", "SAT=one")
-    assert [line.split("|")[8].strip() for line in made[2:5]] == ["", "4.0", "1"]
-    assert capsys.readouterr().err == "AT beam 4: no steps, as BLEU is 34.5 here and 34.72 there\n"
-    assert str(tmp_path / "results.jsonl") in made[6]
+    report = "\n".join(f"|{line}|" for line in [heads, ":-|" * 9 + ":-", *rows])
+    (tmp_path / "report.md").write_text(f"# Evaluation\n\n{report}\n\n|another|table|\n")
+    times = ["system|batch|p50 ms|sentences/s", ":--|--:|--:|--:", "AT beam 4|1|6.0|1", "AT beam 4|64|9|100"]
+    times += ["SAT 4|1|1.5|1", "SAT 4|64|9|450"]
+    (tmp_path / "speed-cuda.md").write_text("\n".join(f"|{line}|" for line in times))
+    recipe = str(RECIPES / "neighbours_table.py")
+    monkeypatch.setattr(sys, "argv", [recipe, str(tmp_path), "--out", str(tmp_path), "--paper", "iwslt16.en-de"])
+    runpy.run_path(recipe, run_name="__main__")
+    made = (tmp_path / "table.md").read_text().splitlines()
+    assert made[2] == "| AT beam 4 | 34.5 | 0.004 | 57 | 55 | 0 | 0 | 22.1 | 6.0 | 1.0x | 100 | 1.0x |  |  |  |  |"
+    assert made[3] == "| SAT 4 | 31.5 |  | 55 | 58 | 50 | -4.9 | 5.6 | 1.5 | 4.0x | 450 | 4.5x |  |  |  |  |"
+    assert made[4].startswith("| paper: ")  # the second test set is in the report alone
+    assert made[-1] == "| paper: RecoverSAT (K=10) | 29.90 |" + "  |" * 7 + " 4.68x |" + "  |" * 6
+    assert len({line.count("|") for line in made}) == 1
+    assert "SAT 4" in (tmp_path / "quality-speed-cuda.svg").read_text()
+    assert "batch 64" in (tmp_path / "quality-speed-cuda-64.svg").read_text()
+    assert "SAT 4" not in (tmp_path / "quality-speed-cpu.svg").read_text()
+
+
+def test_what_each_model_writes_is_put_together(tmp_path: Path) -> None:
+    for model in ("sat", "cmlm", "teacher"):
+        (tmp_path / model).mkdir()
+    (written,) = printed("neighbours.sh", tmp_path, "write", MODELS="teacher sat", TESTS="tst2013")
+    assert [*systems_of(written)] == ["AT greedy", "AT beam 4", "SAT 2", "SAT 4", "SAT 6"]
+    assert written[-1] == str(tmp_path / "written" / "teacher+sat")
+    outputs = {"neighbours": ["AT beam 4"], "written/teacher+sat": ["AT beam 4", "SAT 4"], "written/cmlm": ["CMLM 4"]}
+    for folder, names in outputs.items():
+        (tmp_path / folder / "outputs" / "tst2013").mkdir(parents=True)
+        for name in names:
+            (tmp_path / folder / "outputs" / "tst2013" / f"{name}.jsonl").touch()
+    (report,) = printed("neighbours.sh", tmp_path, "report", TESTS="tst2013 tst2014")
+    named = [parse_system(b) for a, b in itertools.pairwise(report) if a == "--system"]
+    assert [one.name for one in named] == ["AT beam 4", "CMLM 4", "SAT 4"]
+    assert named[0].path == f"{tmp_path}/neighbours/outputs/{{test}}/AT beam 4.jsonl"
+    assert report[-3:] == [str(tmp_path / "teacher"), "--out", str(tmp_path / "report")]
 
 
 def test_what_was_trained_again_is_exported_again(tmp_path: Path) -> None:
