@@ -82,23 +82,29 @@ def quality_speed_chart(
 ) -> Plot:
     """Draw (ms, BLEU) by name, each family joined by a line; many names stand beside the picture, few in it.
 
-    What is `unscored` has a time alone, and is a vertical line there.
+    Of many, those whose names begin alike look alike, and what they do not share stands beside their points. What is
+    `unscored` has a time alone, and is a vertical line there.
     """
     points = {who: point for family in families for who, point in family.items()}
     times = unscored or {}
     crowded = len(points) + len(times) > _CROWD
+    looks = _groups(points) if crowded else {}
+    ranks = sorted(looks, key=lambda group: -max(bleu for _, bleu in looks[group].values()))
     with _figure(name) as figure:
         axes = figure.add_subplot()
         for index, family in enumerate(families):
-            how = {"color": "#808080", "linewidth": 0.8} if crowded else series(index)
+            how = {"color": "#808080", "linewidth": 0.8, "zorder": 1} if crowded else series(index)
             axes.plot(*zip(*family.values(), strict=True), **how)
-            for who, point in family.items():
-                if crowded:
-                    how = {**series(list(points).index(who)), "linestyle": "none"}
-                    axes.plot([point[0]], [point[1]], label=who, **how)
-                else:  # quality rises with time: to the lower right of a point is where no line passes
-                    axes.annotate(who, point, xytext=(6, -11), textcoords="offset points")
-        for index, (who, ms) in enumerate(times.items(), len(points)):
+            for who, point in family.items() if not crowded else ():
+                # quality rises with time: to the lower right of a point is where no line passes
+                axes.annotate(who, point, xytext=(6, -11), textcoords="offset points")
+        for index, (group, members) in enumerate(looks.items()):
+            how = {**series(index), "linestyle": "none"}
+            axes.plot(*zip(*members.values(), strict=True), label=group, **how)
+            for rest, point in members.items():
+                place = (4, -9 if ranks.index(group) % 2 else 3)  # below and above by turns: groups lie close together
+                axes.annotate(rest, point, xytext=place, textcoords="offset points", fontsize=7, color=how["color"])
+        for index, (who, ms) in enumerate(times.items(), len(looks)):
             _vertical_line(axes, who, ms, index if crowded else None)
         axes.margins(x=0.1 if crowded else 0.25, y=0.15)  # room for the names
         axes.set_xscale("log", subs=[])
@@ -108,9 +114,24 @@ def quality_speed_chart(
         axes.set_ylabel("BLEU")
         if crowded:
             _legend(figure, axes)
+            figure.set_figheight(max(figure.get_figheight(), 5))
         said = [f"{who}: {bleu:.1f} BLEU at {_short(ms)} ms" for who, (ms, bleu) in points.items()]
         said += [f"{who}: {_short(ms)} ms, without BLEU" for who, ms in times.items()]
         return _plot(figure, name, title, f"Scatter plot. {'; '.join(said)}")
+
+
+def _groups(points: Mapping[str, tuple[float, float]]) -> dict[str, dict[str, tuple[float, float]]]:
+    """Group what begins with the name of something, or with all words but a last number.
+
+    >>> _groups({"AT": (9.0, 31.0), "AT beam 4": (19.0, 32.0), "SAT 2": (5.0, 30.0), "SAT 4": (3.0, 29.0)})
+    {'AT': {'': (9.0, 31.0), 'beam 4': (19.0, 32.0)}, 'SAT': {'2': (5.0, 30.0), '4': (3.0, 29.0)}}
+    """
+    heads = {re.sub(r" \d+$", "", who) for who in points}
+    groups: dict[str, dict[str, tuple[float, float]]] = {}
+    for who, point in points.items():
+        head = min((one for one in heads if f"{who} ".startswith(f"{one} ")), key=len)
+        groups.setdefault(head, {})[who[len(head) :].strip()] = point
+    return groups
 
 
 def _vertical_line(axes: Any, who: str, ms: float, index: int | None) -> None:

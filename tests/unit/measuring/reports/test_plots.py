@@ -57,7 +57,7 @@ def places(plot, names):
 
 
 def test_many_names_stand_beside_the_picture_and_none_on_another():
-    names = [f"system {n}" for n in range(19)]
+    names = [f"system {letter}" for letter in "abcdefghijklmnopqrs"]
     crowd = plots.quality_speed_chart("crowd", "", [{name: (5.0, 30.0)} for name in names], "ms")  # all in one place
     lines = plots.line_chart("lines", "", "", {name: ([1, 2], [3, 4]) for name in names}, ("x", "y"))
     for plot in (crowd, lines):
@@ -72,13 +72,24 @@ def test_many_names_stand_beside_the_picture_and_none_on_another():
     assert len(looks) == 42
 
 
+def test_of_many_names_what_begins_alike_looks_alike_and_stands_once_beside_the_picture():
+    names = {"K 1": 9.0, "K 2": 5.0, "K 10": 2.0, "K best of 2": 7.0, "CTC": 3.0, "NAT": 1.0, "NAT + LPD": 8.0}
+    names |= dict.fromkeys("abcd", 4.0)
+    plot = plots.quality_speed_chart("groups", "", [{name: (ms, 30.0 - ms)} for name, ms in names.items()], "ms")
+    beside, within = ["K", "CTC", "NAT"], ["best of 2", "+ LPD"]
+    found = places(plot, [*beside, *within])
+    assert [*found] == [*within, *beside]
+    assert min(found[name][0] for name in beside) > max(found[name][0] for name in within)
+    assert "K best of 2: 23.0 BLEU at 7.00 ms" in plot.alt
+
+
 def test_what_has_a_time_alone_is_a_vertical_line_with_its_name():
     families, names = [{"fast": (8.0, 30.0)}, {"slow": (31.0, 31.2)}], ["fast", "Marian", "slow"]
     plot = plots.quality_speed_chart("few", "", families, "ms", {"Marian": 14.0})
     assert plot.alt.endswith("slow: 31.2 BLEU at 31.0 ms; Marian: 14.0 ms, without BLEU")
     found = places(plot, names)
     assert sorted(found, key=lambda name: found[name][0]) == names  # from left to right
-    crowd = [{f"system {n}": (5.0, 30.0)} for n in range(6)]
+    crowd = [{f"system {letter}": (5.0, 30.0)} for letter in "abcdef"]
     beside = plots.quality_speed_chart("crowd", "", crowd, "ms", {"Marian": 500.0})
     [(left, _)] = places(beside, ["Marian"]).values()
     assert left > 0.8 * float(ElementTree.fromstring(beside.svg).get("width").rstrip("pt"))
