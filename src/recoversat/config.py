@@ -295,6 +295,17 @@ class Config(Section):
         known, most = sorted(set(self.train.segment_choices)), self.decode.most_segments
         return [k for k in known if most is None or k <= most] or known[:1]
 
+    @property
+    def advice(self) -> str | None:
+        """What is allowed, and known to translate badly.
+
+        >>> print(Config().advice, Config(model=ModelConfig(decoder_layers=1)).advice, sep="; ")
+        None; one decoder layer is too few for segments, which leave words out: add model.decoder_layers=2
+        """
+        if self.model.kind == "segments" and self.model.decoder_layers == 1 and max(self.train.segment_choices) > 1:
+            return "one decoder layer is too few for segments, which leave words out: add model.decoder_layers=2"
+        return None
+
     @model_validator(mode="after")
     def _segments_fit(self) -> "Config":
         if not self.model.stepwise and self.train.segment_choices != [1]:

@@ -64,6 +64,8 @@ def train(
     if init_decoder and not init_from:
         raise UserError("--init-decoder starts from a teacher's decoder: add --init-from TEACHER")
     settings, data = load_config(config, preset, set_), open_corpus(corpus)
+    if settings.advice:
+        typer.echo(f"note: {settings.advice}", err=True)
     state = train(
         settings, data, out, validate=bleu_validator(data, settings),
         start_from=start_point(init_from, init_decoder), device=device, force=force,

@@ -220,6 +220,7 @@ def _plan_text(job: FitJob, stages: list[Stage]) -> str:
     lines = [
         f"fit: {data.languages}, K = {k}, {sizes}, {data.vocab_size:,} pieces",
         f"  repairs of what the student writes: {', '.join(repairs) or 'none, as in the paper'}",
+        *([f"  note: {job.student.advice}"] if job.student.advice else []),
     ]
     for n, stage in enumerate(stages, 1):
         lines.append(f"  {n}. {stage.name}: {stage.plan}{' (done before)' if stage.result.exists() else ''}")

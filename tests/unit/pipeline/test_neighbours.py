@@ -32,10 +32,10 @@ def run(*arguments: object, fails: bool = False) -> Result:
     return done
 
 
-def train(corpus: Path, out: Path, kind: str, *more: object, **changes: object) -> None:
+def train(corpus: Path, out: Path, kind: str, *more: object, **changes: object) -> str:
     settings = SETTINGS | {"model.kind": kind, "train.segments": SEGMENTS[kind]} | changes
     each = [part for key, value in settings.items() for part in ("--set", f"{key}={value}")]
-    run("train", corpus, "--out", out, "--device", "cpu", *each, *more)
+    return run("train", corpus, "--out", out, "--device", "cpu", *each, *more).stderr
 
 
 @pytest.fixture(scope="module")
@@ -47,6 +47,17 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for kind in NEIGHBOURS:
         train(folder / "corpus", folder / kind, kind, "--init-from", folder / "teacher")
     return folder
+
+
+def test_segments_are_advised_against_one_decoder_layer(trained: Path, tmp_path: Path) -> None:
+    def said(kind: str, **changes: object) -> str:
+        once = {"train.steps": 1, "train.save_every": 1} | changes
+        return train(trained / "corpus", tmp_path / f"{kind}{changes}", kind, **once)
+
+    note = "note: one decoder layer is too few for segments"
+    assert note in said("segments", **{"train.segments": 3})
+    assert note not in said("segments", **{"train.segments": 3, "model.decoder_layers": 2})
+    assert note not in said("segments") + said("sat")
 
 
 @pytest.mark.parametrize("kind", NEIGHBOURS)
