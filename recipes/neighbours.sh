@@ -12,7 +12,8 @@
 #   write             what `evaluate` needs of the models named in MODELS alone, into OUT/written: so that it can be done while others train
 #   bench             milliseconds of a sentence on a GPU, the systems in turn, into OUT/speed-cuda
 #   bench-cpu         the same on one core, exported to int8 first, into OUT/speed-cpu
-#   report            the whole table of what `write` or `evaluate` has left, into OUT/report: no model is loaded
+#   bench-native      the same by the engine in C++ (`recoversat build`), which writes step by step alone, into OUT/speed-native
+#   report            the whole table of what `write` or `evaluate` has left, into OUT/neighbours: no model is loaded
 #
 # DATA and what is read from the environment are those of recipes/ende200k.sh: STEPS (6000), BATCH (32768), TESTS, SAMPLES,
 # LATENCY, RECOVERSAT, CORPUS and so on. Also CTC_PARTS, passes an update of CTC is split into (2: its decoder has three rows a
@@ -77,12 +78,12 @@ test_set() {
   esac
 }
 
-systems=() form= texts=  # of the models: as trained, or -int8; with texts, what they wrote instead of them
+systems=() form= texts= more=  # of the models: as trained, or -int8; with texts, what they wrote instead of them; more options
 add() {
   local model=${2%%:*} at
   [ -z "${MODELS:-}" ] || [[ " $MODELS " == *" $model "* ]] || return 0
   if [ -z "$texts" ]; then
-    [ ! -e "$out/$model$form" ] || systems+=(--system "$1=$out/$model$form:${2#*:}")
+    [ ! -e "$out/$model$form" ] || systems+=(--system "$1=$out/$model$form:${2#*:}$more")
     return
   fi
   for at in "$out"/neighbours "$out"/written/*; do
@@ -122,32 +123,41 @@ evaluated() {  # OPTIONS...
 stage_evaluate() { evaluated --batch-size 256 --latency "${LATENCY:-100}" --out "$out/neighbours"; }
 stage_report() {
   local texts=1
-  evaluated --subwords "$out/teacher" --out "$out/report"
+  evaluated --subwords "$out/teacher" --out "$out/neighbours"
 }
 stage_write() {
   all_systems
   $run evaluate "${systems[@]}" "${tests[@]}" --batch-size 256 --out "$out/written/${MODELS// /+}"
 }
-timed() {  # DEVICE OPTIONS...
+timed() {  # NAME DEVICE OPTIONS...
+  local to=$out/speed-$1
+  shift
   local source=${first#*=} reference=()
   [ -n "${UNSCORED:-}" ] || reference=(--ref "${source##*,}")
-  if [ -d "$out/speed-$1" ]; then
-    echo "kept as it is: $out/speed-$1; remove it to time the systems again"
+  if [ -d "$to" ]; then
+    echo "kept as it is: $to; remove it to time the systems again"
     return 0
   fi
   all_systems
   $run bench "${systems[@]}" --src "${source%%,*}" "${reference[@]}" --sentences "${SENTENCES:-64}" --batch 1 --batch 64 \
-    --threads 1 --rounds "${ROUNDS:-5}" --warm-up "${WARM_UP:-0.5}" --device "$@" --out "$out/speed-$1"
+    --threads 1 --rounds "${ROUNDS:-5}" --warm-up "${WARM_UP:-0.5}" --device "$@" --out "$to"
 }
-stage_bench() { timed cuda --together; }
-stage_bench-cpu() {
-  local form=-int8 name
+stage_bench() { timed cuda cuda --together; }
+exported() {
+  local name
   for name in teacher deep-shallow nat-full ctc cmlm sat mixed-word deep-mixed words-deleting-long; do
     [ -f "$out/$name/done" ] || continue
     [ ! "$out/$name/done" -nt "$out/$name$form" ] || rm -rf "${out:?}/$name$form"  # of an earlier training
     [ -d "$out/$name$form" ] || $run export "$out/$name" "$out/$name$form" --precision int8 --corpus "$out/distilled"
   done
-  timed cpu
+}
+stage_bench-cpu() {
+  local form=-int8
+  exported && timed cpu cpu
+}
+stage_bench-native() {
+  local form=-int8 more=:compute=int8_native MODELS="teacher deep-shallow sat mixed-word deep-mixed words-deleting-long"
+  exported && timed native cpu
 }
 
 stages=("$@")

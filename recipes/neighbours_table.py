@@ -2,10 +2,10 @@
 
     python recipes/neighbours_table.py FOLDER --out OUT [--paper iwslt16.en-de]
 
-Reads report.md and, where they are, speed-cuda.md and speed-cpu.md (the bench.md of each). Speedups are over AT beam 4
-of the same file: by medians at batch 1, by sentences a second in batches of 64. What the paper prints for a data set
-comes last: other data, tokenised BLEU, other machines. Writes OUT/table.md, OUT/quality-speed-{cuda,cpu}.svg (a
-sentence by itself) and OUT/quality-speed-{cuda,cpu}-64.svg (in batches of 64).
+Reads report.md and, where they are, speed-cuda.md, speed-cpu.md and speed-native.md (the bench.md of each). Speedups
+are over AT beam 4 of the same file: by medians at batch 1, by sentences a second in batches of 64. What the paper
+prints for a data set comes last: other data, tokenised BLEU, other machines. Writes OUT/table.md, and for each device
+OUT/quality-speed-DEVICE.svg (a sentence by itself) and OUT/quality-speed-DEVICE-64.svg (in batches of 64).
 """
 
 import argparse
@@ -18,7 +18,7 @@ from recoversat.files.storage import write_text
 from recoversat.measuring.quality.paper import published
 from recoversat.measuring.reports.plots import quality_speed_chart
 
-BASE, DEVICES = "AT beam 4", {"cuda": "GPU", "cpu": "one CPU core"}
+BASE, DEVICES = "AT beam 4", {"cuda": "GPU", "cpu": "one CPU core", "native": "one CPU core, C++"}
 QUALITY = {
     "BLEU": "BLEU", "vs baseline": "p", "chrF2++": "chrF2++", "TER": "TER", "Rep %": "Rep %", "Mis %": "Mis %",
     "Step": "steps",
@@ -79,16 +79,21 @@ def systems_of(folder: Path) -> list[System]:
 
 def table(systems: list[System], paper: str | None) -> Iterator[str]:
     """Yield the table's lines."""
-    empty = dict.fromkeys(DEVICES, [""] * 4)
+    devices = [device for device in DEVICES if any(device in one.speed for one in systems)]
+    empty = dict.fromkeys(devices, [""] * 4)
     speed = ["ms, batch 1", "speedup", "sentences/s, batch 64", "speedup"]
-    heads = [*QUALITY.values(), *(f"{device}: {one}" for device in DEVICES.values() for one in speed)]
+    heads = [*QUALITY.values(), *(f"{device}: {one}" for device in map(DEVICES.get, devices) for one in speed)]
     yield "| | " + " | ".join(heads) + " |"
     yield "|---" * (len(heads) + 1) + "|"
     for one in systems:
         told = empty | one.speed
-        yield f"| {one.name} | " + " | ".join([*one.quality, *told["cuda"], *told["cpu"]]) + " |"
+        yield (
+            f"| {one.name} | "
+            + " | ".join([*one.quality, *(cell for device in devices for cell in told[device])])
+            + " |"
+        )
     for row in published(paper) if paper else []:
-        cells = [row.bleu, *[""] * 7, row.speedup.strip("-"), *[""] * 6]
+        cells = [row.bleu, *[""] * 7, row.speedup.strip("-"), *[""] * (4 * len(devices) - 2)]
         yield f"| paper: {row.name} | " + " | ".join(cells) + " |"
 
 
@@ -116,7 +121,7 @@ def main() -> None:
     args = parser.parse_args()
     systems = systems_of(args.folder)
     write_text(args.out / "table.md", "\n".join(table(systems, args.paper)) + "\n")
-    for device in DEVICES:
+    for device in dict.fromkeys(device for one in systems for device in one.speed):
         for batch in SPEED:
             plot(systems, device, batch, args.out)
 

@@ -55,7 +55,7 @@ class GraphEngine(Engine):
     `fused`: use the Triton kernels (None: where they work).
     """
 
-    drafts_pay_from = 18  # by the tables of results/2026-11-18-neighbours: not with 14 tokens, with 21 they do
+    drafts_pay_from = 18  # with 14 tokens they cost 11 % where all are drafted, with 21 they pay (docs/log.md, "Exact")
 
     def __init__(
         self,
