@@ -5,15 +5,16 @@
 #   recipes/neighbours.sh DATA OUT [STAGE...]
 #
 #   shared            corpus, teacher, distilled text and the one RecoverSAT (divided at words, as `fit` does), by recipes/ende200k.sh in the same OUT
-#   trainings         SAT, NAT, CMLM, CTC and the deep-shallow AT, side by side
+#   trainings         SAT, NAT, CMLM, CTC and the deep-shallow AT, side by side; then deep-mixed
 #   sat nat cmlm ctc deep     one of them alone; A+B trains A and B side by side
 #   deep-mixed        RecoverSAT in the shape of the deep-shallow AT, every K, from its weights
 #   evaluate          the whole table, into OUT/neighbours; also `long RecoverSAT`, where ende200k.sh has trained words-deleting-long
-#   write             what `evaluate` needs of the models named in MODELS alone, into OUT/written: so that it can be done while others train
+#   write             what `evaluate` needs of the models in MODELS alone (folders of OUT: "sat nat-full"), into OUT/written, while others train
 #   bench             milliseconds of a sentence on a GPU, the systems in turn, into OUT/speed-cuda
 #   bench-cpu         the same on one core, exported to int8 first, into OUT/speed-cpu
 #   bench-native      the same by the engine in C++ (`recoversat build`), which writes step by step alone, into OUT/speed-native
-#   report            the whole table of what `write` or `evaluate` has left, into OUT/neighbours: no model is loaded
+#   report            the table of what `evaluate` or, where it has not run, `write` has left, into OUT/neighbours: no model is loaded. Needs what
+#                     the teacher and RecoverSAT wrote; remove OUT/neighbours and OUT/written of an earlier training
 #
 # DATA and what is read from the environment are those of recipes/ende200k.sh: STEPS (6000), BATCH (32768), TESTS, SAMPLES,
 # LATENCY, RECOVERSAT, CORPUS and so on. Also CTC_PARTS, passes an update of CTC is split into (2: its decoder has three rows a
@@ -122,11 +123,13 @@ evaluated() {  # OPTIONS...
 }
 stage_evaluate() { evaluated --batch-size 256 --latency "${LATENCY:-100}" --out "$out/neighbours"; }
 stage_report() {
-  local texts=1
+  local texts=1 MODELS=
   evaluated --subwords "$out/teacher" --out "$out/neighbours"
 }
 stage_write() {
+  local MODELS=${MODELS:?name models: MODELS="sat nat-full" (folders of OUT whose training has ended)}
   all_systems
+  [ ${#systems[@]} -gt 0 ] || { echo "no system of $MODELS in $out" >&2; return 1; }
   $run evaluate "${systems[@]}" "${tests[@]}" --batch-size 256 --out "$out/written/${MODELS// /+}"
 }
 timed() {  # NAME DEVICE OPTIONS...
@@ -153,11 +156,13 @@ exported() {
 }
 stage_bench-cpu() {
   local form=-int8
-  exported && timed cpu cpu
+  exported
+  timed cpu cpu
 }
 stage_bench-native() {
   local form=-int8 more=:compute=int8_native MODELS="teacher deep-shallow sat mixed-word deep-mixed words-deleting-long"
-  exported && timed native cpu
+  exported
+  timed native cpu
 }
 
 stages=("$@")

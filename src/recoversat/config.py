@@ -297,13 +297,15 @@ class Config(Section):
 
     @property
     def advice(self) -> str | None:
-        """What is allowed, and known to translate badly.
+        """What is allowed, and has translated badly where it was tried.
 
         >>> print(Config().advice, Config(model=ModelConfig(decoder_layers=1)).advice, sep="; ")
-        None; one decoder layer is too few for segments, which leave words out: add model.decoder_layers=2
+        None; one decoder layer was too few for segments, which left words out: try model.decoder_layers=2 or more
         """
         if self.model.kind == "segments" and self.model.decoder_layers == 1 and max(self.train.segment_choices) > 1:
-            return "one decoder layer is too few for segments, which leave words out: add model.decoder_layers=2"
+            return (
+                "one decoder layer was too few for segments, which left words out: try model.decoder_layers=2 or more"
+            )
         return None
 
     @model_validator(mode="after")

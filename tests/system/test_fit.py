@@ -153,7 +153,7 @@ def test_the_student_starts_from_the_teacher_as_far_as_it_can(finished: Path, tm
     assert "from the teacher's encoder" in plan(
         "--set", "model.decoder_layers=2", "--teacher-set", "model.decoder_layers=1"
     )
-    shallow = "note: one decoder layer is too few for segments"
+    shallow = "note: one decoder layer was too few for segments"
     assert [shallow in said for said in (plan(), plan("--set", "model.decoder_layers=2"))] == [True, False]
     facts = read_json(finished / "model" / "config.json", "model")["facts"]
     assert facts["initialised_from"].endswith("(encoder. embedding. decoder.)")

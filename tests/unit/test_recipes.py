@@ -475,6 +475,8 @@ def test_what_was_trained_again_is_exported_again(tmp_path: Path) -> None:
     assert {(Path(one.path).name, one.compute) for one in specs} == {("sat-int8", "int8_native")}
     assert native[-1] == str(tmp_path / "speed-native")
     (tmp_path / "speed-cpu").mkdir()
+    failing = ["bash", str(RECIPES / "neighbours.sh"), "DATA", str(tmp_path), "bench-cpu"]
+    assert subprocess.run(failing, env=os.environ | {"RECOVERSAT": "false"}, check=False).returncode == 1
     with pytest.MonkeyPatch.context() as patched:
         patched.setitem(STAGES, "neighbours.sh", ["bench-cpu"])
         assert not [words for words in commands("neighbours.sh", tmp_path) if words[0] == "bench"]

@@ -54,7 +54,7 @@ def test_segments_are_advised_against_one_decoder_layer(trained: Path, tmp_path:
         once = {"train.steps": 1, "train.save_every": 1} | changes
         return train(trained / "corpus", tmp_path / f"{kind}{changes}", kind, **once)
 
-    note = "note: one decoder layer is too few for segments"
+    note = "note: one decoder layer was too few for segments"
     assert note in said("segments", **{"train.segments": 3})
     assert note not in said("segments", **{"train.segments": 3, "model.decoder_layers": 2})
     assert note not in said("segments") + said("sat")

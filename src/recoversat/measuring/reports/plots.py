@@ -5,6 +5,7 @@ matplotlib is imported when a plot is drawn, never before: reports without plots
 
 import io
 import re
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -121,15 +122,17 @@ def quality_speed_chart(
 
 
 def _groups(points: Mapping[str, tuple[float, float]]) -> dict[str, dict[str, tuple[float, float]]]:
-    """Group what begins with the name of something, or with all words but a last number.
+    """Group what begins with the name of something else, or with all words but the number of several.
 
     >>> _groups({"AT": (9.0, 31.0), "AT beam 4": (19.0, 32.0), "SAT 2": (5.0, 30.0), "SAT 4": (3.0, 29.0)})
     {'AT': {'': (9.0, 31.0), 'beam 4': (19.0, 32.0)}, 'SAT': {'2': (5.0, 30.0), '4': (3.0, 29.0)}}
     """
-    heads = {re.sub(r" \d+$", "", who) for who in points}
+    numbered = Counter(who.rpartition(" ")[0] for who in points if re.search(r" \d+$", who))
+    heads = {*points, *(head for head, members in numbered.items() if members > 1)}
     groups: dict[str, dict[str, tuple[float, float]]] = {}
     for who, point in points.items():
-        head = min((one for one in heads if f"{who} ".startswith(f"{one} ")), key=len)
+        begins = [one for one in heads if f"{who} ".startswith(f"{one} ") and one != who]
+        head = max(begins, key=len, default=who)
         groups.setdefault(head, {})[who[len(head) :].strip()] = point
     return groups
 

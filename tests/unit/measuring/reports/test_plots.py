@@ -74,10 +74,11 @@ def test_many_names_stand_beside_the_picture_and_none_on_another():
 
 def test_of_many_names_what_begins_alike_looks_alike_and_stands_once_beside_the_picture():
     names = {"K 1": 9.0, "K 2": 5.0, "K 10": 2.0, "K best of 2": 7.0, "CTC": 3.0, "NAT": 1.0, "NAT + LPD": 8.0}
+    names |= {"words 5": 6.0, "words 10": 4.0, "words too 5": 5.0, "words too 10": 3.0, "AT beam 4": 9.5}
     names |= dict.fromkeys("abcd", 4.0)
     plot = plots.quality_speed_chart("groups", "", [{name: (ms, 30.0 - ms)} for name, ms in names.items()], "ms")
-    beside, within = ["K", "CTC", "NAT"], ["best of 2", "+ LPD"]
-    found = places(plot, [*beside, *within])
+    beside, within = ["K", "CTC", "NAT", "words", "words too", "AT beam 4"], ["best of 2", "+ LPD"]
+    found = places(plot, [*beside, *within, "AT", "AT beam"])
     assert [*found] == [*within, *beside]
     assert min(found[name][0] for name in beside) > max(found[name][0] for name in within)
     assert "K best of 2: 23.0 BLEU at 7.00 ms" in plot.alt
