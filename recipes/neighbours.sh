@@ -127,9 +127,11 @@ stage_report() {
   evaluated --subwords "$out/teacher" --out "$out/neighbours"
 }
 stage_write() {
-  local MODELS=${MODELS:?name models: MODELS="sat nat-full" (folders of OUT whose training has ended)}
+  local MODELS=${MODELS:?name models: MODELS="sat nat-full" (folders of OUT whose training has ended)} name
+  for name in $MODELS; do
+    [ -f "$out/$name/done" ] || { echo "$out/$name: no model whose training has ended; MODELS names folders of $out" >&2; return 1; }
+  done
   all_systems
-  [ ${#systems[@]} -gt 0 ] || { echo "no system of $MODELS in $out" >&2; return 1; }
   $run evaluate "${systems[@]}" "${tests[@]}" --batch-size 256 --out "$out/written/${MODELS// /+}"
 }
 timed() {  # NAME DEVICE OPTIONS...

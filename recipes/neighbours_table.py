@@ -120,6 +120,11 @@ def main() -> None:
     parser.add_argument("--paper", help="a data set of the paper, whose systems come last")
     args = parser.parse_args()
     systems = systems_of(args.folder)
+    if not systems:
+        parser.error(
+            f"{args.folder / 'report.md'}: no table of systems; `recipes/neighbours.sh DATA OUT report` writes it"
+        )
+    args.out.mkdir(parents=True, exist_ok=True)
     write_text(args.out / "table.md", "\n".join(table(systems, args.paper)) + "\n")
     for device in dict.fromkeys(device for one in systems for device in one.speed):
         for batch in SPEED:

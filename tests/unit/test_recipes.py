@@ -421,10 +421,10 @@ def test_neighbours_stand_in_one_table_with_their_speedups(tmp_path: Path, monke
     times += ["SAT 4|1|1.5|1", "SAT 4|64|9|450"]
     (tmp_path / "speed-cuda.md").write_text("\n".join(f"|{line}|" for line in times))
     (tmp_path / "speed-native.md").write_text("\n".join(f"|{line}|" for line in [*times[:2], "SAT 4|1|0.5|1"]))
-    recipe = str(RECIPES / "neighbours_table.py")
-    monkeypatch.setattr(sys, "argv", [recipe, str(tmp_path), "--out", str(tmp_path), "--paper", "iwslt16.en-de"])
+    recipe, out = str(RECIPES / "neighbours_table.py"), tmp_path / "new" / "out"
+    monkeypatch.setattr(sys, "argv", [recipe, str(tmp_path), "--out", str(out), "--paper", "iwslt16.en-de"])
     runpy.run_path(recipe, run_name="__main__")
-    made = (tmp_path / "table.md").read_text().splitlines()
+    made = (out / "table.md").read_text().splitlines()
     assert (
         made[2] == "| AT beam 4 | 34.5 | 0.004 | 57 | 55 | 0 | 0 | 22.1 | 6.0 | 1.0x | 100 | 1.0x |  |  |  |  |"
     )  # no CPU's columns
@@ -432,14 +432,29 @@ def test_neighbours_stand_in_one_table_with_their_speedups(tmp_path: Path, monke
     assert made[4].startswith("| paper: ")  # the second test set is in the report alone
     assert made[-1] == "| paper: RecoverSAT (K=10) | 29.90 |" + "  |" * 7 + " 4.68x |" + "  |" * 6
     assert len({line.count("|") for line in made}) == 1
-    assert "SAT 4" in (tmp_path / "quality-speed-cuda.svg").read_text()
-    assert "batch 64" in (tmp_path / "quality-speed-cuda-64.svg").read_text()
-    assert not (tmp_path / "quality-speed-cpu.svg").exists()
+    assert "SAT 4" in (out / "quality-speed-cuda.svg").read_text()
+    assert "batch 64" in (out / "quality-speed-cuda-64.svg").read_text()
+    assert not (out / "quality-speed-cpu.svg").exists()
+    (tmp_path / "report.md").write_text("# Evaluation")
+    with pytest.raises(SystemExit, match="2"):
+        runpy.run_path(recipe, run_name="__main__")
 
 
 def test_what_each_model_writes_is_put_together(tmp_path: Path) -> None:
     for model in ("sat", "cmlm", "teacher"):
         (tmp_path / model).mkdir()
+    write = ["bash", str(RECIPES / "neighbours.sh"), "DATA", str(tmp_path), "write"]
+    for models, said in (("sat teacher", "no model whose training has ended"), ("", "name models")):
+        refused = subprocess.run(
+            write,
+            env=os.environ | {"RECOVERSAT": "true", "MODELS": models},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert (refused.returncode, said in refused.stderr) == (1, True)
+    for model in ("sat", "teacher"):
+        (tmp_path / model / "done").touch()
     (written,) = printed("neighbours.sh", tmp_path, "write", MODELS="teacher sat", TESTS="tst2013")
     assert [*systems_of(written)] == ["AT greedy", "AT beam 4", "SAT 2", "SAT 4", "SAT 6"]
     assert written[-1] == str(tmp_path / "written" / "teacher+sat")
