@@ -9,7 +9,7 @@
 #   paper                     the paper's recipe (Table 2): K = 2, 5, 10 each from the teacher's encoder alone, p 1 -> 0
 #   ablations                 Tables 3 and 4: p and q, K = 10, by `sweep configs/ablations.yaml`, which measures them too
 #   evaluate                  everything but the ablations, on all test sets; report makes its tables again without a GPU
-#   mixed nat k10 k5 k2 paper-k10 paper-k5 paper-k2     one training alone; A+B trains A and B side by side
+#   mixed nat k10 k5 k2 paper-k10 paper-k5 paper-k2 paper-nat     one training alone; A+B trains A and B side by side
 #
 # What might make the one model better, each a training of its own, not run unless named; `evaluate` finds those that are there:
 #   mixed12                   twice the updates
@@ -24,6 +24,8 @@
 # DATA holds ende200k/{train,valid,test}.{en,de} (train as .gz) and tests/tst201{3,4}.{en,de}. From the environment:
 #   CORPUS                    another folder of DATA with {train,valid}.{en,de}: multi30k, whose test set is test2016
 #   SETTINGS                  settings for every training, as "model.d_model=256 model.n_heads=4"
+#   SEED                      train.seed of every training
+#   DIRECTION, DEADLINE       see recipes/shared.sh
 #   STEPS, BATCH              updates of the one model (6000), target tokens of an update (32768); the teacher takes
 #                             TEACHER_STEPS (2500), NAT a quarter of STEPS, K = 2, 5, 10 three tenths
 #   LONG_STEPS                of words-deleting-long (twice STEPS)
@@ -31,8 +33,10 @@
 #                             (the tables of 2026-11-16: adamw, 1.5e-3, 7e-4)
 #   VALIDATIONS               how often a training is validated and saved (5)
 #   PAPER_STEPS, PAPER_BATCH  of each training of `paper` and `ablations` (STEPS; 8192, as the preset has it)
+#   PAPER_NAT_STEPS           of paper-nat (PAPER_STEPS)
 #   PAPER_RATE                their peak learning rate, with a warm-up and clipping, where large batches and few updates ask for
 #                             more than the paper's 3e-4
+#   ABLATIONS                 sweep file of `ablations` (configs/ablations.yaml)
 #   INIT_DECODER=1            the ablations start from the teacher's decoder too: a shorter training then suffices
 #   JOBS, PROCESSES           ablations trained at once (5), processes that distil (4)
 #   TESTS                     test sets: ende200k tst2013 tst2014
@@ -48,6 +52,8 @@ data=$1 out=$2 run=${RECOVERSAT:-recoversat} python=${PYTHON:-python3} steps=${S
 read -ra chosen <<< "${SETTINGS:-}"
 shift 2
 mkdir -p "$out"
+. "$(dirname "$0")/shared.sh"
+[ -z "${SEED:-}" ] || chosen+=(train.seed="$SEED")
 
 training() {  # NAME CORPUS SETTINGS...: train with the sizes of the preset
   local name=$1 text=$2 settings=() setting times=${VALIDATIONS:-5}
@@ -55,7 +61,7 @@ training() {  # NAME CORPUS SETTINGS...: train with the sizes of the preset
   shift 2
   [ ! -f "$out/$name/done" ] || return 0
   for setting in "${chosen[@]}" "$@"; do settings+=(--set "$setting"); done
-  $run train "$out/$text" --out "$out/$name" --preset iwslt16 --set train.steps="$steps" --set train.compile=true \
+  until_deadline $run train "$out/$text" --out "$out/$name" --preset iwslt16 --set train.steps="$steps" --set train.compile=true \
     --set train.validate_every=$every --set train.save_every=$every --set train.tensorboard=false "${settings[@]}" "${from[@]}" \
     && touch "$out/$name/done"
 }
@@ -82,15 +88,16 @@ dedicated() {  # NAME K: the one model, made to write with one K
   going_on "$1" train.segments="$2"
 }
 
-as_in_the_paper() {  # K
-  local steps=${PAPER_STEPS:-$steps} from=(--init-from "$out/teacher")
-  training "paper-k$1" distilled "${papers[@]}" train.segments="$1"
+as_in_the_paper() {  # NAME SETTINGS...: from the teacher's encoder alone
+  local name=$1 steps=${PAPER_STEPS:-$steps} from=(--init-from "$out/teacher")
+  shift
+  training "$name" distilled "${papers[@]}" "$@"
 }
 
 stage_corpus() {
-  [ -d "$out/corpus" ] || $run prepare --src "$data/$corpus/train.en.gz" --tgt "$data/$corpus/train.de.gz" \
-    --valid-src "$data/$corpus/valid.en" --valid-tgt "$data/$corpus/valid.de" --out "$out/corpus" --preset iwslt16 \
-    --set data.src_lang=en --set data.tgt_lang=de "${chosen[@]/#/--set=}"
+  [ -d "$out/corpus" ] || $run prepare --src "$data/$corpus/train.$src_lang.gz" --tgt "$data/$corpus/train.$tgt_lang.gz" \
+    --valid-src "$data/$corpus/valid.$src_lang" --valid-tgt "$data/$corpus/valid.$tgt_lang" --out "$out/corpus" --preset iwslt16 \
+    --set data.src_lang="$src_lang" --set data.tgt_lang="$tgt_lang" "${chosen[@]/#/--set=}"
 }
 stage_teacher() {
   local steps=${TEACHER_STEPS:-2500} from=()
@@ -142,46 +149,31 @@ stage_nat() {
 stage_k2() { dedicated k2 2; }
 stage_k5() { dedicated k5 5; }
 stage_k10() { dedicated k10 10; }
-stage_paper-k2() { as_in_the_paper 2; }
-stage_paper-k5() { as_in_the_paper 5; }
-stage_paper-k10() { as_in_the_paper 10; }
-
-side_by_side() {  # NAMES: all at once; says which one failed
-  local name jobs=() failed=()
-  trap 'trap - TERM; kill 0' INT TERM  # none is left behind
-  for name in "$@"; do
-    "stage_$name" > "$out/$name.log" 2>&1 &
-    jobs+=("$!:$name")
-  done
-  for name in "${jobs[@]}"; do wait "${name%%:*}" || failed+=("$out/${name#*:}.log"); done
-  [ ${#failed[@]} = 0 ] || { echo "a training failed: see ${failed[*]}" >&2; return 1; }
+stage_paper-k2() { as_in_the_paper paper-k2 train.segments=2; }
+stage_paper-k5() { as_in_the_paper paper-k5 train.segments=5; }
+stage_paper-k10() { as_in_the_paper paper-k10 train.segments=10; }
+stage_paper-nat() {
+  local PAPER_STEPS=${PAPER_NAT_STEPS:-${PAPER_STEPS:-$steps}}
+  as_in_the_paper paper-nat model.kind=nat train.segments=1
 }
+
 stage_students() { side_by_side mixed nat && side_by_side k10 k5 k2; }
 stage_paper() { side_by_side paper-k10 paper-k5 paper-k2; }
 stage_ablations() {  # a sweep of its own, in OUT/ablations
-  local steps=${PAPER_STEPS:-$steps} options=() setting name
+  local steps=${PAPER_STEPS:-$steps} options=() setting
   local every=$(((steps + 4) / 5))
   for setting in "${papers[@]}" train.steps="$steps" train.validate_every=$every train.save_every=$every train.compile=true \
-    train.tensorboard=false; do options+=(--set "$setting"); done
-  for name in ${TESTS:-ende200k tst2013 tst2014}; do options+=(--test "$(test_set "$name")"); done
+    train.tensorboard=false "${chosen[@]}"; do options+=(--set "$setting"); done
   [ -z "${INIT_DECODER:-}" ] || options+=(--init-decoder)
   [ ! -d "$out/nat/best" ] || options+=(--system "NAT=$out/nat:repairs=none")
-  $run sweep "$(dirname "$0")/../configs/ablations.yaml" --corpus "$out/distilled" --init-from "$out/teacher" \
-    --at "$out/teacher:beam=4" --jobs "${JOBS:-5}" --batch-size 256 "${options[@]}" --out "$out/ablations"
-}
-
-test_set() {
-  case $1 in
-    ende200k) echo "ende200k=$data/ende200k/test.en,$data/ende200k/test.de" ;;
-    test2016) echo "test2016=$data/multi30k/test2016.en,$data/multi30k/test2016.de" ;;
-    *) echo "$1=$data/tests/$1.en,$data/tests/$1.de" ;;
-  esac
+  until_deadline $run sweep "${ABLATIONS:-$(dirname "$0")/../configs/ablations.yaml}" --corpus "$out/distilled" --init-from "$out/teacher" \
+    --at "$out/teacher:beam=4" --jobs "${JOBS:-5}" --batch-size 256 "${options[@]}" "${tests[@]}" --out "$out/ablations"
 }
 
 from_model() { [ ! -d "$out/${2%%:*}/best" ] || systems+=(--system "$1=$out/$2"); }
 from_output() { [ ! -f "$out/report/outputs/ende200k/$1.jsonl" ] || systems+=(--system "$1=$out/report/outputs/{test}/$1.jsonl"); }
 evaluated() {  # from_model or from_output, OPTIONS...
-  local add=$1 systems=() tests=() name
+  local add=$1 systems=() name
   shift
   $add "AT greedy" teacher
   $add "AT beam 4" teacher:beam=4
@@ -218,7 +210,6 @@ evaluated() {  # from_model or from_output, OPTIONS...
     $add "long $name kept" "words-deleting-long:segments=$name:overlaps=keep"
     $add "long $name deleted" "words-deleting-long:segments=$name:delete_tokens=true"
   done
-  for name in ${TESTS:-ende200k tst2013 tst2014}; do tests+=(--test "$(test_set "$name")"); done
   $run evaluate "${systems[@]}" "${tests[@]}" --at "AT beam 4" --baseline "AT beam 4" --samples "${SAMPLES:-1000}" "$@" --out "$out/report"
 }
 stage_evaluate() { evaluated from_model --batch-size 256 --latency "${LATENCY:-100}"; }
@@ -226,9 +217,4 @@ stage_report() { evaluated from_output --subwords "$out/teacher"; }  # the table
 
 stages=("$@")
 [ ${#stages[@]} -gt 0 ] || stages=(corpus teacher distill students paper ablations evaluate)
-for stage in "${stages[@]}"; do
-  case $stage in
-    *+*) IFS=+ read -ra names <<< "$stage" && side_by_side "${names[@]}" ;;
-    *) "stage_$stage" ;;
-  esac
-done
+run_stages "${stages[@]}"

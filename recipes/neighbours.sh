@@ -28,6 +28,7 @@ data=$1 out=$2 run=${RECOVERSAT:-recoversat} steps=${STEPS:-6000}
 read -ra chosen <<< "${SETTINGS:-}"
 shift 2
 mkdir -p "$out"
+. "$(dirname "$0")/shared.sh"
 
 from=(--init-from "$out/teacher" --init-decoder)
 neighbour() {  # NAME SETTINGS...: from the teacher's text, encoder and decoder, as the students of ende200k.sh
@@ -59,38 +60,10 @@ stage_deep-mixed() {
 }
 stage_ctc() { one_step ctc model.kind=ctc train.accumulate="${CTC_PARTS:-2}"; }
 
-side_by_side() {  # STAGES: all at once; says which one failed
-  local name jobs=() failed=()
-  trap 'trap - TERM; kill 0' INT TERM  # none is left behind
-  for name in "$@"; do
-    "stage_$name" > "$out/$name.log" 2>&1 &
-    jobs+=("$!:$name")
-  done
-  for name in "${jobs[@]}"; do wait "${name%%:*}" || failed+=("$out/${name#*:}.log"); done
-  [ ${#failed[@]} = 0 ] || { echo "a training failed: see ${failed[*]}" >&2; return 1; }
-}
 stage_trainings() { side_by_side sat nat cmlm ctc deep && stage_deep-mixed; }
 
-test_set() {
-  case $1 in
-    ende200k) echo "ende200k=$data/ende200k/test.en,$data/ende200k/test.de" ;;
-    test2016) echo "test2016=$data/multi30k/test2016.en,$data/multi30k/test2016.de" ;;
-    *) echo "$1=$data/tests/$1.en,$data/tests/$1.de" ;;
-  esac
-}
-
-systems=() form= texts= more=  # of the models: as trained, or -int8; with texts, what they wrote instead of them; more options
-add() {
-  local model=${2%%:*} at
-  [ -z "${MODELS:-}" ] || [[ " $MODELS " == *" $model "* ]] || return 0
-  if [ -z "$texts" ]; then
-    [ ! -e "$out/$model$form" ] || systems+=(--system "$1=$out/$model$form:${2#*:}$more")
-    return
-  fi
-  for at in "$out"/neighbours "$out"/written/*; do
-    [ ! -f "$at/outputs/${first%%=*}/$1.jsonl" ] || { systems+=(--system "$1=$at/outputs/{test}/$1.jsonl"); return; }
-  done
-}
+report=$out/neighbours baseline="RecoverSAT 5"
+is_trained() { [ -f "$out/$1/done" ]; }
 all_systems() {  # nothing is repaired, as in the papers
   local name
   systems=()
@@ -112,41 +85,8 @@ all_systems() {  # nothing is repaired, as in the papers
   add "long RecoverSAT tolerant" words-deleting-long:segments=10:exact=true:tolerance=0.5:repairs=none
   add "long RecoverSAT exact" words-deleting-long:segments=auto:quality=exact:repairs=none
 }
-tests=() first=
-for name in ${TESTS:-ende200k tst2013 tst2014}; do
-  tests+=(--test "$(test_set "$name")")
-  first=${first:-$(test_set "$name")}
-done
-evaluated() {  # OPTIONS...
-  all_systems
-  $run evaluate "${systems[@]}" "${tests[@]}" --at "AT beam 4" --baseline "RecoverSAT 5" --samples "${SAMPLES:-1000}" "$@"
-}
-stage_evaluate() { evaluated --batch-size 256 --latency "${LATENCY:-100}" --out "$out/neighbours"; }
-stage_report() {
-  local texts=1 MODELS=
-  evaluated --subwords "$out/teacher" --out "$out/neighbours"
-}
-stage_write() {
-  local MODELS=${MODELS:?name models: MODELS="sat nat-full" (folders of OUT whose training has ended)} name
-  for name in $MODELS; do
-    [ -f "$out/$name/done" ] || { echo "$out/$name: no model whose training has ended; MODELS names folders of $out" >&2; return 1; }
-  done
-  all_systems
-  $run evaluate "${systems[@]}" "${tests[@]}" --batch-size 256 --out "$out/written/${MODELS// /+}"
-}
-timed() {  # NAME DEVICE OPTIONS...
-  local to=$out/speed-$1
-  shift
-  local source=${first#*=} reference=()
-  [ -n "${UNSCORED:-}" ] || reference=(--ref "${source##*,}")
-  if [ -d "$to" ]; then
-    echo "kept as it is: $to; remove it to time the systems again"
-    return 0
-  fi
-  all_systems
-  $run bench "${systems[@]}" --src "${source%%,*}" "${reference[@]}" --sentences "${SENTENCES:-64}" --batch 1 --batch 64 \
-    --threads 1 --rounds "${ROUNDS:-5}" --warm-up "${WARM_UP:-0.5}" --device "$@" --out "$to"
-}
+stage_evaluate() { evaluated --batch-size 256 --latency "${LATENCY:-100}" --out "$report"; }
+stage_write() { written "${MODELS:?name models: MODELS=\"sat nat-full\" (folders of OUT whose training has ended)}"; }
 stage_bench() { timed cuda cuda --together; }
 exported() {
   local name
@@ -169,9 +109,4 @@ stage_bench-native() {
 
 stages=("$@")
 [ ${#stages[@]} -gt 0 ] || stages=(shared trainings evaluate bench)
-for stage in "${stages[@]}"; do
-  case $stage in
-    *+*) IFS=+ read -ra names <<< "$stage" && side_by_side "${names[@]}" ;;
-    *) "stage_$stage" ;;
-  esac
-done
+run_stages "${stages[@]}"

@@ -12,6 +12,7 @@ import runpy
 import shlex
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -33,8 +34,9 @@ RECIPES = Path(__file__).parents[2] / "recipes"
 PYTHON = Path(sys.executable).parent
 STAGES = {
     "ende200k.sh": [
-        "corpus", "teacher", "k10", "mixed", "k2", "k5", "nat", "paper-k2", "paper-k5", "paper-k10", "ablations",
-        "mixed12", "mixed-word", "deleting", "both", "second", "all", "words-deleting", "words-deleting-long",
+        "corpus", "teacher", "k10", "mixed", "k2", "k5", "nat", "paper-k2", "paper-k5", "paper-k10", "paper-nat",
+        "ablations", "mixed12", "mixed-word", "deleting", "both", "second", "all", "words-deleting",
+        "words-deleting-long",
     ],
     "neighbours.sh": ["sat", "nat", "cmlm", "ctc", "deep", "deep-mixed"],
     "builtin.sh": ["mono", "teacher-first", "back", "teacher", "student-first", "student", "distill"],
@@ -135,6 +137,133 @@ def test_the_papers_recipe_is_the_preset_but_for_its_length(tmp_path: Path) -> N
         assert own == papers.model_copy(update={"train": papers.train.model_copy(update=same)})
         assert words[words.index("--init-from") + 1] == str(tmp_path / "teacher")
         assert "--init-decoder" not in words
+
+
+def test_every_training_of_the_papers_recipe_is_the_preset_but_for_length_and_size(tmp_path: Path) -> None:
+    run = printed("paper.sh", tmp_path, "teacher", "k2", "k5", "k10", "nat", "ablations", PAPER_STEPS="900", SEED="7")
+    trainings = {Path(words[words.index("--out") + 1]).name: words for words in run if words[0] == "train"}
+    assert [*trainings] == ["teacher", "paper-k2", "paper-k5", "paper-k10", "paper-nat"]
+    for name, words in trainings.items():
+        train, kind = settings_of(words).train, settings_of(words).model.kind
+        assert (train.seed, settings_of(words).model.d_model) == (7, 256)
+        if name != "teacher":
+            k = {"paper-k2": 2, "paper-k5": 5, "paper-k10": 10, "paper-nat": 1}[name]
+            assert (train.segments, kind) == (k, "nat" if name == "paper-nat" else "segments")
+            assert (train.random_prob, train.anneal, train.repeat_prob, train.label_smoothing) == (1, True, 0.5, 0.15)
+            assert (train.steps, train.optimizer, train.validate_every) == (900, "adamw", 57)
+            assert words[words.index("--init-from") + 1] == str(tmp_path / "teacher")
+            assert "--init-decoder" not in words
+    sweep = settings_of(["--preset", "iwslt16", *next(words for words in run if words[0] == "sweep")[2:]])
+    assert (sweep.model.d_model, sweep.train.seed, sweep.train.batch_tokens) == (256, 7, 16384)
+
+
+def test_the_papers_recipe_is_measured_at_its_best_and_at_its_last_checkpoint(tmp_path: Path) -> None:
+    for step in ("step-00000050", "step-00000100"):
+        folder = tmp_path / "paper-k5/checkpoints" / step
+        folder.mkdir(parents=True)
+        for name in ("config.json", "optimizer.safetensors", "state.json", "stopped"):
+            (folder / name).write_text(step)
+    for name in ("teacher", "paper-k5", "paper-nat"):
+        (tmp_path / name / "best").mkdir(parents=True)
+    (tmp_path / "paper-k10").mkdir()  # a training that ended before anything was saved
+    fails = {"PAPER_STEPS": "900", "DEADLINE": "1"}
+    with pytest.raises(subprocess.CalledProcessError) as stopped:
+        printed("paper.sh", tmp_path, "k5", **fails)
+    assert "DEADLINE has passed" in stopped.value.stderr
+    assert [path.name for path in (tmp_path / "paper-k5-last").iterdir()] == ["config.json"]
+    assert (tmp_path / "paper-k5-last/config.json").read_text() == "step-00000100"
+    names = ["AT greedy", "AT beam 4", "NAT", "NAT + LPD 9", "RecoverSAT 5", "RecoverSAT 5 last"]
+    printed("paper.sh", tmp_path, "write", TESTS="tst2013", DIRECTION="de-en")
+    logs = "".join(path.read_text() for path in sorted(tmp_path.glob("write=*.log")))
+    written = [line.split("\0")[:-1] for line in logs.split("\n\0")[:-1]]
+    assert sorted(name for words in written for name in systems_of(words)) == sorted(names)
+    assert len(written) == 4
+    assert {words[words.index("--test") + 1] for words in written} == {
+        "tst2013=DATA/tests/tst2013.de,DATA/tests/tst2013.en"
+    }
+    (bench,) = printed("paper.sh", tmp_path, "bench")
+    assert [*systems_of(bench)] == names[:-1]
+    assert bench[bench.index("--batch") + 1] == "1"
+    for words in (*written, bench):
+        assert {decode.pop("repairs") for decode in systems_of(words).values()} == {"none"}
+    for model, name in (("teacher", "AT beam 4"), ("paper-k5-last", "RecoverSAT 5 last")):
+        (tmp_path / "written" / model / "outputs/tst2013").mkdir(parents=True)
+        (tmp_path / "written" / model / f"outputs/tst2013/{name}.jsonl").touch()
+    (report,) = printed("paper.sh", tmp_path, "report", TESTS="tst2013")
+    assert [*systems_of(report)] == ["AT beam 4", "RecoverSAT 5 last"]
+    assert report[-2:] == ["--paper", "iwslt16.en-de"]
+
+
+def test_a_deadline_stops_a_training_politely_and_the_next_start_continues(tmp_path: Path) -> None:
+    slow = tmp_path / "slow"
+    slow.write_text('#!/bin/sh\ntrap "echo stopped >> $4.signals; exit 2" TERM\nwhile :; do sleep 0.05; done\n')
+    slow.chmod(0o755)
+    command = ["bash", str(RECIPES / "paper.sh"), "DATA", str(tmp_path / "out"), "nat"]
+    until = {"RECOVERSAT": shlex.quote(str(slow)), "DEADLINE": str(int(time.time()) + 2)}
+    assert subprocess.run(command, env=os.environ | until, check=False).returncode == 124
+    assert (tmp_path / "out/paper-nat.signals").read_text() == "stopped\n"  # once: a second signal means now
+    (tmp_path / "out/paper-nat").mkdir(exist_ok=True)
+    assert not (tmp_path / "out/paper-nat/done").exists()
+    subprocess.run(command, env=os.environ | {"RECOVERSAT": "true"}, check=True)
+    assert (tmp_path / "out/paper-nat/done").exists()
+
+
+def test_seeds_stand_in_one_table_beside_the_paper(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def seed(name: str, beam: float, best: float, last: float) -> str:
+        out = tmp_path / name
+        (out / "paper").mkdir(parents=True)
+        scores = {"AT greedy": beam - 1, "AT beam 4": beam, "RecoverSAT 10": best, "RecoverSAT 10 last": last}
+        updates = {"RecoverSAT 10": 50, "RecoverSAT 10 last": 100}
+        records = [
+            {
+                "system": system, "test_set": "t", "bleu": {"value": bleu}, "errors": {"rep": 1.0, "mis": None},
+                "steps": {"mean": 4.5}, "signature": {"updates": updates.get(system, 9)},
+            }
+            for system, bleu in scores.items()
+        ]  # fmt: skip
+        (out / "paper/results.jsonl").write_text("".join(json.dumps(record) + "\n" for record in records))
+        (out / "speed-gpu").mkdir()
+        rows = [
+            {"system": s, "batch": b, "p50_ms": ms}
+            for s, ms in (("AT beam 4", 6.0), ("RecoverSAT 10", 1.5))
+            for b in (1, 64)
+        ]
+        rows += [{"system": "RecoverSAT 10", "batch": 64, "p50_ms": 99.0}]
+        (out / "speed-gpu/bench.json").write_text(json.dumps({"rows": rows}))
+        (out / "paper-k10").mkdir()
+        log = [
+            {"step": 50, "random_prob": 0.5}, {"step": 50, "validation_bleu": best + 1},
+            {"step": 100, "random_prob": 0.01}, {"step": 100, "validation_bleu": last + 1},
+        ]  # fmt: skip
+        (out / "paper-k10/log.jsonl").write_text("".join(json.dumps(line) + "\n" for line in log) + '{"step": 1')
+        return str(out)
+
+    def tables(*outs: str) -> dict[str, list[str]]:
+        recipe = str(RECIPES / "paper_table.py")
+        monkeypatch.setattr(sys, "argv", [recipe, *outs, "--out", str(tmp_path / "made")])
+        runpy.run_path(recipe, run_name="__main__")
+        rows = [
+            [cell.strip() for cell in line.strip("|").split("|")]
+            for line in (tmp_path / "made/tables.md").read_text().splitlines()
+            if line.startswith("|")
+        ]
+        return {"+".join(row[: 2 if row[1] in ("best", "last") else 1]): row for row in rows}
+
+    one = tables(first := seed("one", 40.0, 39.0, 38.0))
+    assert one["RecoverSAT 10"] == [
+        "RecoverSAT 10", "39.00", "-2.5", "1.0", "–", "4.5", "1.50", "4.00", "–", "50", "29.90", "-4.1", "4.68",
+    ]  # fmt: skip
+    assert one["RecoverSAT 10 last"][1:3] == ["38.00", "-5.0"]
+    assert one["RecoverSAT 10+best"][2:] == ["50", "0.50", "40.00", "39.00", "-2.5"]
+    assert one["RecoverSAT 10+last"][2:] == ["100", "0.01", "39.00", "38.00", "-5.0"]
+    assert one["100"] == ["100", "0.01", "39.00"]
+    two = tables(first, seed("two", 20.0, 19.9, 19.0))
+    losses = "-1.5 (-2.5 to -0.5)"  # of each seed against its own teacher
+    assert two["RecoverSAT 10"][1:3] == ["29.45 (19.90 to 39.00)", losses]
+    lines = [json.loads(line) for line in (tmp_path / "made/validation.jsonl").read_text().splitlines()]
+    assert lines[-1] == {"seed": 2, "run": "paper-k10", "step": 100, "p": 0.01, "validation_bleu": 20.0}
+    with pytest.raises(SystemExit, match="2"):
+        tables(str(tmp_path / "nothing"))
 
 
 def test_the_ablations_are_a_sweep_as_long_as_the_papers_recipe(tmp_path: Path) -> None:
