@@ -196,12 +196,16 @@ def test_the_papers_recipe_is_measured_at_its_best_and_at_its_last_checkpoint(tm
 
 def test_a_deadline_stops_a_training_politely_and_the_next_start_continues(tmp_path: Path) -> None:
     slow = tmp_path / "slow"
-    slow.write_text('#!/bin/sh\ntrap "echo stopped >> $4.signals; exit 2" TERM\nwhile :; do sleep 0.05; done\n')
+    wait = "while :; do sleep 0.05; done"
+    slow.write_text(
+        f"#!/bin/sh\nsignals=$4.signals\n(trap 'echo worker >> $signals' TERM; {wait}) &\nworker=$!\n"
+        f"trap 'echo stopped >> $signals; sleep 0.3; kill -9 $worker; exit 2' TERM\n{wait}\n"
+    )
     slow.chmod(0o755)
     command = ["bash", str(RECIPES / "paper.sh"), "DATA", str(tmp_path / "out"), "nat"]
     until = {"RECOVERSAT": shlex.quote(str(slow)), "DEADLINE": str(int(time.time()) + 2)}
     assert subprocess.run(command, env=os.environ | until, check=False).returncode == 124
-    assert (tmp_path / "out/paper-nat.signals").read_text() == "stopped\n"  # once: a second signal means now
+    assert (tmp_path / "out/paper-nat.signals").read_text() == "stopped\n"  # not its workers, too
     (tmp_path / "out/paper-nat").mkdir(exist_ok=True)
     assert not (tmp_path / "out/paper-nat/done").exists()
     subprocess.run(command, env=os.environ | {"RECOVERSAT": "true"}, check=True)
