@@ -225,6 +225,7 @@ def test_seeds_stand_in_one_table_beside_the_paper(tmp_path: Path, monkeypatch: 
             }
             for system, bleu in scores.items()
         ]  # fmt: skip
+        records.append(records[1] | {"test_set": "u"})
         (out / "paper/results.jsonl").write_text("".join(json.dumps(record) + "\n" for record in records))
         (out / "speed-gpu").mkdir()
         rows = [
@@ -255,12 +256,14 @@ def test_seeds_stand_in_one_table_beside_the_paper(tmp_path: Path, monkeypatch: 
 
     one = tables(first := seed("one", 40.0, 39.0, 38.0))
     assert one["RecoverSAT 10"] == [
-        "RecoverSAT 10", "39.00", "-2.5", "1.0", "–", "4.5", "1.50", "4.00", "–", "50", "29.90", "-4.1", "4.68",
+        "RecoverSAT 10", "39.00", "-2.5", "1.0", "4.5", "1.50", "4.00", "50", "29.90", "-4.1", "4.68",
     ]  # fmt: skip
     assert one["RecoverSAT 10 last"][1:3] == ["38.00", "-5.0"]
     assert one["RecoverSAT 10+best"][2:] == ["50", "0.50", "40.00", "39.00", "-2.5"]
     assert one["RecoverSAT 10+last"][2:] == ["100", "0.01", "39.00", "38.00", "-5.0"]
     assert one["100"] == ["100", "0.01", "39.00"]
+    heads = [line for line in (tmp_path / "made/tables.md").read_text().splitlines() if "Rep %" in line]
+    assert ["over beam 4" in line for line in heads] == [True, False]  # the first test set is what was timed
     two = tables(first, seed("two", 20.0, 19.9, 19.0))
     losses = "-1.5 (-2.5 to -0.5)"  # of each seed against its own teacher
     assert two["RecoverSAT 10"][1:3] == ["29.45 (19.90 to 39.00)", losses]
