@@ -113,11 +113,6 @@ def _mended(draft: Draft, repair: Repair) -> Draft:
     return _named(mended, repair)
 
 
-def mended(draft: Draft, repairs: Sequence[Repair]) -> Draft:
-    """Let all repairs change a draft that need not decode for it."""
-    return reduce(lambda so_far, repair: repair.mend(so_far), repairs, draft)
-
-
 def cut_by(repairs: Sequence[Repair], text: str) -> Parts:
     """Cut a text as repairs want it, each cutting what those before have left whole."""
     cutting = that_do(repairs, "cut")
