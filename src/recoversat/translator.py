@@ -24,7 +24,7 @@ from recoversat.inference.assembling import Source, join_drafts, lazy_segments
 from recoversat.inference.background import awaitable
 from recoversat.inference.confidence import Calibration, Curve
 from recoversat.inference.glossary import check_glossary
-from recoversat.inference.repairing import cut_by, prepared, repairs_for, restored
+from recoversat.inference.repairing import Repairs, repairs_for
 from recoversat.inference.request import (
     Request,
     Scores,
@@ -203,15 +203,15 @@ class Translator:
         if isinstance(alternatives, int):
             alternatives = min(alternatives, self.tokenizer.size)
         request = Request(segments, batch_size, beam, scores, alternatives, forced, force, repairs, decode, terms)
-        chain = repairs_for(self, request)
+        chain = Repairs(repairs_for(self, request))
         writer = Writer(self, request, chain)
-        lines = [Parts([text], ["", ""]) if request.is_forced else cut_by(chain, text) for text in texts]
-        given = [prepared(text, chain) for line in lines for text in line.texts]
+        lines = [Parts([text], ["", ""]) if request.is_forced else chain.cut(text) for text in texts]
+        given = [chain.prepared(text) for line in lines for text in line.texts]
         cut, sources = writer.cut([stages[-1] for stages in given])
         written = writer.write(sources)  # decode, assemble, repair
         drafts = iter(writer.judged(written) if confidence else written)
         whole = [join_drafts(parts, list(islice(drafts, len(parts.texts)))) for parts in cut]
-        back = iter([restored(draft, stages, chain) for draft, stages in zip(whole, given, strict=True)])
+        back = iter([chain.restored(draft, stages) for draft, stages in zip(whole, given, strict=True)])
         joined = [join_drafts(line, list(islice(back, len(line.texts)))) for line in lines]
         return [draft.translation(text, self.curve) for draft, text in zip(joined, texts, strict=True)]
 

@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -12,7 +11,7 @@ from recoversat.errors import UserError
 from recoversat.inference.assembling import Draft, Source
 from recoversat.inference.batches import decode_batches, options_for
 from recoversat.inference.forcing import check_forced, force_lines
-from recoversat.inference.repairing import Repair, repaired, that_do
+from recoversat.inference.repairing import Repairs
 from recoversat.inference.request import Request
 from recoversat.text.parts import Parts, parts_of
 
@@ -28,7 +27,7 @@ class Writer:
 
     translator: "Translator"
     request: Request
-    repairs: list[Repair]
+    repairs: Repairs
 
     def cut(self, texts: list[str]) -> tuple[list[Parts], list[Source]]:
         """Cut texts longer than any the model was trained on; return also all parts as the model reads them."""
@@ -48,10 +47,8 @@ class Writer:
 
     def write(self, sources: list[Source]) -> list[Draft]:
         """Decode sentences that fit, put their segments together, have them repaired."""
-        drafts = self._decode(sources)
-        for n, repair in enumerate(self.repairs):
-            drafts = repaired(drafts, repair, partial(self._again, n), may_rewrite=not self.request.is_forced)
-        return drafts
+        may_rewrite = not self.request.is_forced
+        return self.repairs.after_decoding(self._decode(sources), self._again, may_rewrite=may_rewrite)
 
     def judged(self, drafts: list[Draft]) -> list[Draft]:
         """Score with K = 1 what has not been yet."""
@@ -62,9 +59,9 @@ class Writer:
             judged[i] = replace(drafts[i], decoded=replace(drafts[i].decoded, judged=scored.log_probs[0]))
         return judged
 
-    def _again(self, n: int, texts: list[str], request: Request) -> list[Draft]:
-        """Write texts for the n-th repair, after those before it."""
-        return Writer(self.translator, request, self.repairs[:n]).write(self.translator.read(texts))
+    def _again(self, repairs: Repairs, texts: list[str], request: Request) -> list[Draft]:
+        """Write texts once more, as a repair asks for."""
+        return Writer(self.translator, request, repairs).write(self.translator.read(texts))
 
     def _decode(self, sources: list[Source]) -> list[Draft]:
         """Decode what is not copied, and put its segments together."""
@@ -96,6 +93,5 @@ class Writer:
     def _copied(self, source: Source) -> Draft | None:
         """Return a source as its own translation, where there is nothing to read or a repair wants it so."""
         ids, tokenizer = source.ids[bool(self.translator.prefix) :], self.translator.tokenizer
-        copying = that_do(self.repairs, "copies") if ids else []
-        names = tuple(repair.name for repair in copying if repair.copies(source.text))
+        names = self.repairs.copying(source.text) if ids else ()
         return None if ids and not names else Draft(source, source.text, ids, Decoded([], []), tokenizer, repairs=names)
