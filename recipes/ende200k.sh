@@ -16,7 +16,6 @@
 #   mixed-word                borders at words (also decoded with decode.begin_at=word)
 #   deleting                  token-wise deletion (train.delete_tokens)
 #   both                      the text of the beam and the references
-#   second                    a second round: what the one model itself writes with three K and likes best; goes on from it
 #   all                       borders at words, the text of the beam and the references, twice the updates
 #   words-deleting            borders at words, token-wise deletion
 #   words-deleting-long       the same with LONG_STEPS updates
@@ -132,11 +131,6 @@ stage_both() {
   local text=distilled-both
   every_k both
 }
-stage_second() {
-  distilled_as distilled-second mixed --best-of 3
-  local text=distilled-second steps=$((steps / 2))
-  going_on second "$all_k"
-}
 stage_all() {
   stage_distill-both
   local text=distilled-both steps=$((steps * 2))
@@ -185,7 +179,6 @@ evaluated() {  # from_model or from_output, OPTIONS...
   for name in 1 2 5 10 auto; do $add "one model $name" "mixed:segments=$name"; done
   for name in 1 2 5 10 auto; do $add "all $name" "all:segments=$name"; done
   for name in "one model=mixed" all=all "long=words-deleting-long"; do
-    $add "${name%=*} best of 6 8 10" "${name#*=}:segments=6,8,10"
     $add "${name%=*} tolerant" "${name#*=}:segments=10:exact=true:tolerance=0.5"
   done
   for name in 5 10; do
@@ -194,7 +187,6 @@ evaluated() {  # from_model or from_output, OPTIONS...
     $add "words $name" "mixed-word:segments=$name"
     $add "words $name word" "mixed-word:segments=$name:begin_at=word"
     $add "beam and reference $name" "both:segments=$name"
-    $add "second round $name" "second:segments=$name"
     $add "one model $name kept" "mixed:segments=$name:overlaps=keep"
     $add "deleting $name" "deleting:segments=$name"
     $add "deleting $name deleted" "deleting:segments=$name:delete_tokens=true"

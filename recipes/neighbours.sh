@@ -76,7 +76,6 @@ all_systems() {  # nothing is repaired, as in the papers
   for name in 4 10; do add "CMLM $name" "cmlm:iterations=$name:lengths=5:repairs=none"; done
   for name in 2 4 6; do add "SAT $name" "sat:segments=$name:repairs=none"; done
   for name in 1 2 5 10 auto; do add "RecoverSAT $name" "mixed-word:segments=$name:repairs=none"; done
-  for name in 2 3; do add "RecoverSAT best of $name" "mixed-word:segments=auto:best_of=$name:repairs=none"; done
   add "RecoverSAT tolerant" mixed-word:segments=10:exact=true:tolerance=0.5:repairs=none
   add "RecoverSAT exact" mixed-word:segments=auto:quality=exact:repairs=none
   for name in 1 2 5 10 auto; do add "deep-shallow RecoverSAT $name" "deep-mixed:segments=$name:repairs=none"; done

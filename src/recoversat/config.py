@@ -197,7 +197,7 @@ else:
 
 # `decode.quality`, one dial for people, read in the place of others: what each of its values stands for. A way to write
 # that is named here, and is a setting of `decode` below, can be asked for from Python, the command line and over HTTP.
-_PLAIN: dict[str, Any] = {"best_of": 1, "doubt": None, "exact": False, "tolerance": 0.0}
+_PLAIN: dict[str, Any] = {"exact": False, "tolerance": 0.0}
 QUALITIES: dict[str, dict[str, Any]] = {
     "fast": _PLAIN,
     "balanced": _PLAIN | {"exact": True, "tolerance": 1.0},
@@ -214,7 +214,7 @@ def with_quality(settings: dict[str, Any]) -> dict[str, Any]:
     """Replace `quality` by the settings it stands for; those named beside it win.
 
     >>> with_quality({"quality": "best", "tolerance": 0.2})
-    {'best_of': 1, 'doubt': None, 'exact': True, 'tolerance': 0.2}
+    {'exact': True, 'tolerance': 0.2}
     """
     if "quality" not in settings:
         return settings
@@ -222,6 +222,17 @@ def with_quality(settings: dict[str, Any]) -> dict[str, Any]:
     if not isinstance(quality, str) or quality not in QUALITIES:
         raise UserError(f"quality: there are {', '.join(QUALITIES)}, not {quality!r}")
     return QUALITIES[quality] | {key: value for key, value in settings.items() if key != "quality"}
+
+
+_REMOVED = {"best_of": 1, "doubt": None}  # settings of earlier versions, and the values that changed nothing
+
+
+def _without_removed(values: dict[str, Any]) -> dict[str, Any]:
+    """Leave out settings that no longer exist, as folders of earlier versions have them; refuse what they asked for."""
+    for name, neutral in _REMOVED.items():
+        if values.get(name, neutral) != neutral:
+            raise ValueError(f"decode.{name} no longer exists; use decode.quality=balanced")
+    return {key: value for key, value in values.items() if key not in _REMOVED}
 
 
 class DecodeConfig(_RepairSwitches):
@@ -242,11 +253,6 @@ class DecodeConfig(_RepairSwitches):
         None, ge=1, description="with --segments auto: the largest K it takes; null = the largest that was trained"
     )
     usual: Quality = Field("fast", description="the quality of what is asked for without naming K or a quality")
-    best_of: int = Field(1, ge=1, description="write with so many K around that of --segments auto and keep the best")
-    doubt: float | None = Field(
-        None, le=0, description="write again with K = 1 where a token's log-probability with K = 1 is below this"
-    )
-
     iterations: int = Field(
         10, ge=1, description="of model.kind cmlm: passes in which a translation is written and refined"
     )
@@ -274,7 +280,7 @@ class DecodeConfig(_RepairSwitches):
     @model_validator(mode="before")
     @classmethod
     def _dial(cls, values: Any) -> Any:
-        return with_quality(values) if isinstance(values, dict) else values
+        return with_quality(_without_removed(values)) if isinstance(values, dict) else values
 
 
 DECODE_SETTINGS = (*DecodeConfig.model_fields, "quality")
@@ -406,8 +412,8 @@ def _merge(base: dict[str, Any], top: dict[str, Any]) -> dict[str, Any]:
 def parse_overrides(texts: Iterable[str]) -> dict[str, Any]:
     """Read `section.key=value` settings into sections; later ones win.
 
-    >>> parse_overrides(["decode.begin_at=word", "decode.doubt=-5"])
-    {'decode': {'begin_at': 'word', 'doubt': -5}}
+    >>> parse_overrides(["decode.begin_at=word", "decode.tolerance=0.5"])
+    {'decode': {'begin_at': 'word', 'tolerance': 0.5}}
     """
     return reduce(_merge, map(_parse_override, texts), {})
 

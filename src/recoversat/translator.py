@@ -24,7 +24,7 @@ from recoversat.inference.assembling import Source, join_drafts, lazy_segments
 from recoversat.inference.background import awaitable
 from recoversat.inference.confidence import Calibration, Curve
 from recoversat.inference.glossary import check_glossary
-from recoversat.inference.repairing import cut_by, prepared, repairs_for, restored
+from recoversat.inference.repairing import Repairs, repairs_for
 from recoversat.inference.request import (
     Request,
     Scores,
@@ -175,14 +175,13 @@ class Translator:
         scores: Scores = True,
         repairs: bool = True,
         confidence: bool = False,
-        best_of: int | None = None,
         quality: str | None = None,
         glossary: GlossaryLike | None = None,
     ) -> list[Translation]:
         """Translate single lines; results come in the order of the input, whatever the batching.
 
-        `segments` is K, or "auto" (see `segment_counts`); None is the model's own; of several, (6, 10), the best.
-        `best_of` tries so many K around "auto"; `quality` is "fast", "balanced", "best" or "exact" (docs/decoding.md).
+        `segments` is K, or "auto" (see `segment_counts`); None is the model's own.
+        `quality` is "fast", "balanced", "best" or "exact" (docs/decoding.md).
         Empty text gives empty text, and text longer than any the model was trained on is translated sentence by
         sentence.
         `force` puts words into every translation ("6:1=the": segment 6 begins with "the"); `forced` is the same
@@ -197,22 +196,22 @@ class Translator:
         if forced and len(forced) != len(texts):
             raise UserError(f"forced is of {len(forced)} texts, and there are {len(texts)}: give one each")
         segments = Request.wanted(segments)
-        decode = modes_for(self.config, segments, quality, best_of, beam=beam, forced=bool(forced or force))
+        decode = modes_for(self.config, segments, quality, beam=beam, forced=bool(forced or force))
         if beam > 1 and segments is None and 1 in self.config.train.segment_choices:
             segments = 1  # a beam writes one segment
         terms = self._terms(glossary, forced=bool(forced or force))
         if isinstance(alternatives, int):
             alternatives = min(alternatives, self.tokenizer.size)
         request = Request(segments, batch_size, beam, scores, alternatives, forced, force, repairs, decode, terms)
-        chain = repairs_for(self, request)
+        chain = Repairs(repairs_for(self, request))
         writer = Writer(self, request, chain)
-        lines = [Parts([text], ["", ""]) if request.is_forced else cut_by(chain, text) for text in texts]
-        given = [prepared(text, chain) for line in lines for text in line.texts]
+        lines = [Parts([text], ["", ""]) if request.is_forced else chain.cut(text) for text in texts]
+        given = [chain.prepared(text) for line in lines for text in line.texts]
         cut, sources = writer.cut([stages[-1] for stages in given])
         written = writer.write(sources)  # decode, assemble, repair
-        drafts = iter(writer.judged(written) if confidence or request.is_judged else written)
+        drafts = iter(writer.judged(written) if confidence else written)
         whole = [join_drafts(parts, list(islice(drafts, len(parts.texts)))) for parts in cut]
-        back = iter([restored(draft, stages, chain) for draft, stages in zip(whole, given, strict=True)])
+        back = iter([chain.restored(draft, stages) for draft, stages in zip(whole, given, strict=True)])
         joined = [join_drafts(line, list(islice(back, len(line.texts)))) for line in lines]
         return [draft.translation(text, self.curve) for draft, text in zip(joined, texts, strict=True)]
 

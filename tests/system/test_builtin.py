@@ -8,7 +8,6 @@ from copy import copy
 from pathlib import Path
 from subprocess import PIPE
 
-import numpy as np
 import pytest
 from typer.testing import CliRunner
 
@@ -176,25 +175,12 @@ def test_exact_is_what_one_segment_writes(translator: Translator) -> None:
     assert [(one.text, one.steps) for one in usual] == [(one.text, one.steps) for one in expected]
 
 
-@pytest.mark.parametrize("asked", [{"quality": "balanced"}, {"quality": "best"}, {"best_of": 3}])
+@pytest.mark.parametrize("asked", [{"quality": "balanced"}, {"quality": "best"}])
 def test_the_likelier_is_written_in_batches_as_alone(translator: Translator, asked: dict[str, object]) -> None:
     texts = [*ENGLISH[:5], *GERMAN[:5], *ODD]
     together = translator.translate(texts, **asked)
     alone = [translator.translate([text], **asked)[0] for text in texts]
     assert [one.text for one in together] == [one.text for one in alone]
-    if "best_of" in asked:
-        lines = (DATA / f"tatoeba.{translator.source}").read_text(encoding="utf-8").splitlines()
-        long = sorted(lines, key=len)[-20:]
-        judge, sure, cut = copy(translator), {}, np.zeros(len(texts) + len(long), dtype=bool)
-        judge.calibration = None  # the mean probability, by which is chosen, and no curve over it
-        for name, way in (("found", {"segments": "auto"}), ("chosen", asked)):
-            written = judge.translate([*texts, *long], confidence=True, **way)
-            sure[name] = np.array([one.confidence or 0 for one in written])
-            cut |= ["cut_loops" in one.repairs for one in written]
-        chosen, found = sure["chosen"], sure["found"]
-        assert (chosen > found - 0.02)[~cut].all()  # what is repaired is not chosen by likelihood alone
-        assert cut.sum() < 3
-        assert chosen.sum() > found.sum()
 
 
 AS_PEOPLE_WRITE = {
@@ -272,13 +258,11 @@ def test_the_command_line_has_the_dial(tmp_path: Path) -> None:
     usual = confidence()
     assert [confidence("--segments", "1"), confidence("--exact"), confidence("--min-confidence", "0")] == [usual] * 3
     assert confidence("--exact", "--segments", "4") == pytest.approx(usual, abs=0.01)  # drafted and verified
-    for more in (["--best-of", "2"], ["--segments", "2,4"], ["--quality", "best"]):
-        assert 0.1 < confidence(*more) <= 1
-        for other, message in ((["--force", "1:1=Es"], "without forced words"), (["--beam", "2"], "without a beam")):
-            refused = runner.invoke(app, [*asked, *more, *other])
-            assert message in str(refused.exception)
-    assert "--exact goes without" in str(runner.invoke(app, [*asked, "--exact", "--best-of", "2"]).exception)
-    assert "neither a whole number" in runner.invoke(app, [*asked, "--segments", "6,x"]).output
+    assert 0.1 < confidence("--quality", "best") <= 1
+    for other in (["--force", "1:1=Es"], ["--beam", "2"]):
+        refused = runner.invoke(app, [*asked, "--quality", "best", *other])
+        assert "cannot be combined with a quality other than fast" in str(refused.exception)
+    assert "neither a whole number" in runner.invoke(app, [*asked, "--segments", "6,10"]).output
 
 
 def test_segments_begin_between_words_where_that_is_set(tmp_path: Path, translator: Translator) -> None:

@@ -14,7 +14,6 @@ SYSTEMS = {  # as `evaluate` calls them, and `bench`
     "`exact`": ("K 1", "default"),
     "(`exact`, drafted: `--segments auto`)": ("exact by length", "exact by length"),
     "(K = 2)": ("K 2", "K 2"),
-    "(best of 3)": ("best of 3", "best of 3"),
     "(beam 4)": ("beam 4", "beam 4"),
 }
 

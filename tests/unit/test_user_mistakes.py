@@ -31,8 +31,7 @@ def translator() -> Translator:
         (["a"], {"beam": 100_000}, "beam 100000: at most 100"),
         (["a"], {"beam": None}, "beam: None is no whole number from 1"),
         (["a"], {"batch_size": 2.5}, "batch_size: 2.5 is no whole number from 1"),
-        (["a"], {"best_of": 0}, "best_of: 0 is no whole number from 1"),
-        (["a"], {"best_of": "3"}, "best_of: '3' is no whole number from 1"),
+        (["a"], {"segments": (6, 10)}, r"segments: \(6, 10\) is neither a whole number"),
         (["a"], {"quality": ["best"]}, "quality: there are fast"),
         (["a"], {"alternatives": -1}, "alternatives: -1 is no whole number from 1"),
         (["a"], {"forced": [{}, {}]}, "forced is of 2 texts, and there are 1"),
@@ -55,7 +54,6 @@ def test_translate_takes_what_can_only_mean_one_thing(translator: Translator) ->
     expected, two = translator.translate(texts, segments=2), np.int64(2)
     assert translator.translate((text for text in texts), segments=two) == expected  # type: ignore[arg-type]
     assert list(translator.translate_iterable(texts, segments=two)) == expected  # type: ignore[arg-type]
-    assert translator.translate(texts, segments=tuple(np.array([2, 3]))) == translator.translate(texts, segments=(2, 3))
     (shown,) = translator.translate(texts[:1], alternatives=10**6)
     assert len(shown.segments[0].alternatives[0]) == translator.tokenizer.size  # all there are
 
@@ -143,7 +141,7 @@ def test_a_direction_turned_around_is_not_served(tmp_path: Path, tokenizer: Any,
         (["translate", "--show", "tokens"], "there is only --show segments"),
         (["translate", "--jsonl", "--show", "segments"], "--jsonl goes without"),
         (["translate", "--format", "text", "--trace", "f"], "--format text goes without"),
-        (["translate", "--exact", "--best-of", "3"], "--exact goes without --best-of"),
+        (["translate", "--exact", "--quality", "best"], "--exact cannot be combined with --quality best"),
         (["translate", "--quality", "good"], "quality"),
         (["translate", "--from", "fr"], "no built-in model translates from fr"),
         (["translate", "--compute-type", "int4"], "compute type 'int4' does not exist"),

@@ -10,7 +10,6 @@ from recoversat.decoding.stepping import Bools, Ints
 from recoversat.decoding.stopping import between_steps
 from recoversat.engines.engine import Engine, Options, Sources
 from recoversat.errors import UserError
-from recoversat.inference.best_of import BestOf, Counts, IdsOf
 from recoversat.inference.exact import decode_exactly
 from recoversat.inference.request import Request
 
@@ -27,28 +26,19 @@ def options_for(request: Request, forced: Sequence[Forced] | None, begins: Bools
 
 
 def decode_batches(
-    engine: Engine, sources: Sources, counts: Sequence[Counts], request: Request, options: Options, ids_of: IdsOf
+    engine: Engine, sources: Sources, counts: Sequence[int], request: Request, options: Options
 ) -> Iterator[tuple[int, Decoded]]:
-    """Decode all sources that have a K; yields each with its number, batch by batch, the longest first.
-
-    A source that has several is written with each; `ids_of` says what a reader would get of each.
-    """
-    order = sorted((i for i, own in enumerate(counts) if own), key=lambda i: -len(sources[i]))
+    """Decode all sources whose K is not 0; yields each with its number, batch by batch, the longest first."""
+    order = sorted((i for i, k in enumerate(counts) if k), key=lambda i: -len(sources[i]))
     for at in range(0, len(order), request.batch_size):
         batch = order[at : at + request.batch_size]
         between_steps()  # an engine that decodes whole sentences is stopped here at least
-        some, own = [sources[i] for i in batch], [counts[i] for i in batch]
-
-        def ids_in(place: int, decoded: Decoded, batch: list[int] = batch) -> list[int]:
-            return ids_of(batch[place], decoded)
-
-        yield from zip(batch, _decode(engine, some, own, request, options.of(batch), ids_in), strict=True)
+        n_segments = np.array([counts[i] for i in batch])
+        decoded = _decode(engine, [sources[i] for i in batch], n_segments, request, options.of(batch))
+        yield from zip(batch, decoded, strict=True)
 
 
-def _decode(
-    engine: Engine, sources: Sources, counts: list[Counts], request: Request, options: Options, ids_of: IdsOf
-) -> list[Decoded]:
-    n_segments = np.array([own[0] for own in counts])
+def _decode(engine: Engine, sources: Sources, n_segments: Ints, request: Request, options: Options) -> list[Decoded]:
     if (beam := request.beam) > 1:
         if (k := int(n_segments.max())) > 1:
             raise UserError(f"beam {beam}: beam search writes one segment, this would be {k}; choose segments 1")
@@ -57,8 +47,6 @@ def _decode(
         return engine.search(sources, beam, options)
     if request.decode.exact and not options.forced:
         return decode_exactly(engine, sources, n_segments, _noting(options, request, n_segments))
-    if request.is_judged and not options.forced:
-        return BestOf(engine, request.decode.doubt).decode(sources, counts, options, ids_of)
     return engine.decode(sources, n_segments, _noting(options, request, n_segments))
 
 

@@ -7,7 +7,7 @@ With a tolerance K = 1 lets more of a draft stand; then every sentence is drafte
 on its batch.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
@@ -51,12 +51,6 @@ def _decode_nearly(engine: Engine, sources: Sources, n_segments: Ints, options: 
 def _verified(draft: Decoded, verify: Callable[[list[int]], Decoded]) -> Decoded:
     written = verify(assemble(draft.segments))
     return replace(written, steps=draft.steps + written.steps)
-
-
-def verify_drafts(engine: Engine, sources: Sources, drafts: Sequence[list[int]], options: Options) -> list[Decoded]:
-    """Write what K = 1 writes, from drafts that are there already."""
-    verify = _begin(engine, sources, options)
-    return [verify(drafts[0])] if verify else decode_greedily(engine, sources, options)
 
 
 def _begin(engine: Engine, sources: Sources, options: Options) -> Callable[[list[int]], Decoded] | None:

@@ -2,9 +2,8 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from functools import cache, reduce
+from functools import cache, partial
 from importlib import import_module
-from itertools import accumulate
 from typing import TYPE_CHECKING, ClassVar
 
 from recoversat.inference.assembling import Draft
@@ -17,6 +16,7 @@ if TYPE_CHECKING:
     from recoversat.translator import Translator
 
 Write = Callable[[list[str], Request], list[Draft]]
+WriteFor = Callable[["Repairs", list[str], Request], list[Draft]]
 _ASKED = ("cut", "prepare", "restore", "copies", "doubts", "mend")  # of every sentence
 
 
@@ -87,11 +87,56 @@ def repairs_for(translator: "Translator", request: Request) -> list[Repair]:
     return chain
 
 
-def repaired(drafts: list[Draft], repair: Repair, write: Write, *, may_rewrite: bool) -> list[Draft]:
-    """Let one repair look at all drafts."""
-    if may_rewrite and "doubts" in repair.does:
-        drafts = _rewritten(drafts, repair, write)
-    return [_mended(draft, repair) for draft in drafts] if "mend" in repair.does else drafts
+class Repairs:
+    """Repairs in their order, sorted once by what they do: most do little, and asking all of them takes longer."""
+
+    def __init__(self, repairs: Sequence[Repair]) -> None:
+        self._all = list(repairs)
+        self._cutting = self._that("cut")
+        self._reading = self._that("prepare", "restore")
+        self._copying = self._that("copies")
+        self._after = self._that("doubts", "mend")
+
+    def cut(self, text: str) -> Parts:
+        """Cut a text as repairs want it, each cutting what those before have left whole."""
+        parts = Parts([text], ["", ""])
+        for repair in self._cutting:
+            parts = parts.cut_further(repair.cut)
+        return parts
+
+    def prepared(self, text: str) -> list[str]:
+        """Return what each repair that changes the source was given, and at last what the model is to read."""
+        stages = [text]
+        for repair in self._reading:
+            stages.append(repair.prepare(stages[-1]))
+        return stages
+
+    def restored(self, draft: Draft, stages: Sequence[str]) -> Draft:
+        """Undo in a translation what each repair has done to the text it was given."""
+        for repair, text in zip(reversed(self._reading), reversed(stages[:-1]), strict=True):
+            said = repair.restore(draft.text, text)
+            draft = draft if said == draft.text else _named(draft.saying(said), repair)
+        return draft
+
+    def copying(self, text: str) -> tuple[str, ...]:
+        """Name the repairs by which a text is its own translation."""
+        return tuple(repair.name for repair in self._copying if repair.copies(text))
+
+    def after_decoding(self, drafts: list[Draft], write: WriteFor, *, may_rewrite: bool) -> list[Draft]:
+        """Let every repair look at all drafts; what it has written again passes through those before it."""
+        for repair in self._after:
+            if may_rewrite and "doubts" in repair.does:
+                drafts = _rewritten(drafts, repair, partial(self._write_before, repair, write))
+            if "mend" in repair.does:
+                drafts = [_mended(draft, repair) for draft in drafts]
+        return drafts
+
+    def _write_before(self, repair: Repair, write: WriteFor, texts: list[str], request: Request) -> list[Draft]:
+        """Write texts for a repair, with those before it."""
+        return write(Repairs(self._all[: self._all.index(repair)]), texts, request)
+
+    def _that(self, *any_of: str) -> list[Repair]:
+        return [repair for repair in self._all if not repair.does.isdisjoint(any_of)]
 
 
 def _rewritten(drafts: list[Draft], repair: Repair, write: Write) -> list[Draft]:
@@ -111,36 +156,6 @@ def _mended(draft: Draft, repair: Repair) -> Draft:
     if not draft.decoded.segments or (mended := repair.mend(draft)) is draft:
         return draft
     return _named(mended, repair)
-
-
-def mended(draft: Draft, repairs: Sequence[Repair]) -> Draft:
-    """Let all repairs change a draft that need not decode for it."""
-    return reduce(lambda so_far, repair: repair.mend(so_far), repairs, draft)
-
-
-def cut_by(repairs: Sequence[Repair], text: str) -> Parts:
-    """Cut a text as repairs want it, each cutting what those before have left whole."""
-    cutting = that_do(repairs, "cut")
-    return reduce(lambda parts, repair: parts.cut_further(repair.cut), cutting, Parts([text], ["", ""]))
-
-
-def prepared(text: str, repairs: Sequence[Repair]) -> list[str]:
-    """Return what each repair that changes what is read was given of a text, and at last what the model is to read."""
-    reading = that_do(repairs, "prepare", "restore")
-    return list(accumulate(reading, lambda read, repair: repair.prepare(read), initial=text))
-
-
-def restored(draft: Draft, given: Sequence[str], repairs: Sequence[Repair]) -> Draft:
-    """Undo in a translation what each repair has done to the text it was given."""
-    for repair, text in reversed(list(zip(that_do(repairs, "prepare", "restore"), given, strict=False))):
-        said = repair.restore(draft.text, text)
-        draft = draft if said == draft.text else _named(draft.saying(said), repair)
-    return draft
-
-
-def that_do(repairs: Sequence[Repair], *any_of: str) -> list[Repair]:
-    """Return the repairs that do any of these: to ask all of them for everything takes longer than what they do."""
-    return [repair for repair in repairs if not repair.does.isdisjoint(any_of)]
 
 
 def _named(draft: Draft, repair: Repair) -> Draft:

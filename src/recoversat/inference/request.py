@@ -16,9 +16,9 @@ from recoversat.text.glossary import Glossary
 
 _log = logging.getLogger(__name__)
 _WIDEST_BEAM = 100
-_SAID = 40  # characters of what is no K that are said back
-# None = as the model was trained: its one K, or "auto" where it has many; several = the best of them
-WantedSegments = int | tuple[int, ...] | Literal["auto"] | None
+_SHOWN = 40  # characters of a wrong K that an error shows
+# None = as the model was trained: its one K, or "auto" where it has many
+WantedSegments = int | Literal["auto"] | None
 Scores = bool | Literal["one"]  # log-probabilities of all that is written; of what one segment says, K = 1 or verified
 
 
@@ -41,15 +41,8 @@ class Request:
 
     @staticmethod
     def wanted(segments: Any) -> WantedSegments:
-        """Take a list and whole numbers of numpy for what they mean."""
-        if isinstance(segments, list | tuple):
-            return tuple(int(k) if isinstance(k, np.integer) else k for k in segments)
+        """Accept integers of numpy."""
         return int(segments) if isinstance(segments, np.integer) else segments
-
-    @property
-    def is_judged(self) -> bool:
-        """Say whether what is written is scored with K = 1, to choose among several or to doubt it."""
-        return self.decode.best_of > 1 or self.decode.doubt is not None or isinstance(self.segments, tuple)
 
     @property
     def is_forced(self) -> bool:
@@ -57,10 +50,9 @@ class Request:
         return bool(self.forced or self.force)
 
     def __post_init__(self) -> None:
-        wanted = self.segments if isinstance(self.segments, tuple) else (self.segments,)
-        for k in wanted or ((),):
-            if isinstance(k, bool) or (not isinstance(k, int) and k not in (None, "auto")):
-                raise UserError(f"segments: {k!r} is neither a whole number from 1 nor 'auto'")
+        k = self.segments
+        if isinstance(k, bool) or (not isinstance(k, int) and k not in (None, "auto")):
+            raise UserError(f"segments: {k!r} is neither a whole number from 1 nor 'auto'")
         check_whole(batch_size=self.batch_size, beam=self.beam)
         if self.top_tokens:
             check_whole(alternatives=self.top_tokens)
@@ -69,7 +61,7 @@ class Request:
 
 
 def modes_for(
-    config: Config, segments: WantedSegments, quality: str | None, best_of: int | None, *, beam: int, forced: bool
+    config: Config, segments: WantedSegments, quality: str | None, *, beam: int, forced: bool
 ) -> DecodeConfig:
     """Return how a call is to be written: what it asks for, else what its model is set to, else plainly.
 
@@ -77,17 +69,15 @@ def modes_for(
     what is usual for it to a K that is named.
     """
     check_whole(beam=beam)
-    asked = {} if quality is None and best_of is None else asked_for(segments, quality, best_of)
-    single = isinstance(segments, int)
-    if asked in ({}, QUALITIES["fast"], {"best_of": 1}) and not isinstance(segments, tuple):
+    asked = {} if quality is None else with_quality({"quality": quality})
+    if asked in ({}, QUALITIES["fast"]):
         if beam > 1 or forced or config.model.kind != "segments" or 1 not in config.train.segment_choices:
             asked = QUALITIES["fast"]
         elif not asked and segments is None and (usual := config.decode.usual) != "fast":
             asked = QUALITIES[usual]
     else:
         _refuse(config, beam, forced)
-        asked = QUALITIES["fast"] | asked
-    return _changed(config.decode, tuple((asked | ({"best_of": 1} if single else {})).items()))
+    return _changed(config.decode, tuple(asked.items()))
 
 
 @lru_cache(maxsize=64)  # the same calls come again and again, and pydantic takes its time
@@ -95,48 +85,29 @@ def _changed(decode: DecodeConfig, asked: tuple[tuple[str, Any], ...]) -> Decode
     return decode.model_copy(update=dict(asked))
 
 
-def asked_for(segments: WantedSegments, quality: str | None, best_of: int | None) -> dict[str, Any]:
-    """Return the settings that a call names; refuse what contradicts itself."""
-    if best_of is not None:
-        check_whole(best_of=best_of)
-        best_of = int(best_of)  # of numpy too
-    given = {key: value for key, value in (("quality", quality), ("best_of", best_of)) if value is not None}
-    asked = with_quality(given)
-    if asked.get("exact") and isinstance(segments, tuple):
-        raise UserError("exact: what is verified is drafted with one K; name one with segments, or none")
-    if asked.get("exact") and best_of and best_of > 1:
-        raise UserError(f"best_of {best_of}: with quality {quality!r} one K drafts; leave one of the two out")
-    if best_of and isinstance(segments, int | tuple):
-        raise UserError(f"best_of {best_of}: segments names the values of K already; leave one of the two out")
-    return asked
-
-
 def _refuse(config: Config, beam: int, forced: bool) -> None:
-    """Say why what was written cannot be judged with K = 1."""
-    what = "best_of, exact, quality and several segments"
+    """Say why a draft cannot be verified with K = 1."""
     if config.model.kind != "segments":
-        raise UserError(f"{what}: a model of kind {config.model.kind!r} does not judge what it wrote; leave them out")
+        raise UserError(f"quality: a model of kind {config.model.kind!r} cannot verify what it wrote; leave it out")
     if beam > 1:
-        raise UserError(f"{what} go without a beam, which looks for the best translation in another way")
+        raise UserError(f"beam {beam} cannot be combined with a quality other than fast; leave one of them out")
     if forced:
-        raise UserError(f"{what} go without forced words, which name a place in one division into segments")
+        raise UserError("forced tokens cannot be combined with a quality other than fast; leave one of them out")
     if 1 not in config.train.segment_choices:
-        raise UserError(f"{what} need a model that was trained for K = 1 too; this one was not")
+        raise UserError("quality: this model was not trained with K = 1, which verifies drafts; leave it out")
 
 
-def read_segments(text: str) -> int | tuple[int, ...] | Literal["auto"]:
+def read_segments(text: str) -> int | Literal["auto"]:
     """Read what a user writes for K.
 
-    >>> read_segments("10"), read_segments("6,10"), read_segments("auto")
-    (10, (6, 10), 'auto')
+    >>> read_segments("10"), read_segments("auto")
+    (10, 'auto')
     """
     if text == "auto":
         return "auto"
-    parts = text.split(",")
-    if not all(part.isdecimal() and int(part[:_SAID]) for part in parts):  # of more digits Python refuses to make one
-        raise UserError(f"{text[:_SAID]!r} is neither a whole number from 1 nor auto, nor several such as 6,10")
-    several = tuple(int(part[:_SAID]) for part in parts)
-    return several if len(several) > 1 else several[0]
+    if not (text.isdecimal() and int(text[:_SHOWN])):  # Python refuses to read integers of thousands of digits
+        raise UserError(f"{text[:_SHOWN]!r} is neither a whole number from 1 nor auto")
+    return int(text[:_SHOWN])
 
 
 def check_whole(**values: object) -> None:

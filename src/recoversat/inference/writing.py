@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -11,9 +10,8 @@ from recoversat.decoding.segmentwise import Decoded
 from recoversat.errors import UserError
 from recoversat.inference.assembling import Draft, Source
 from recoversat.inference.batches import decode_batches, options_for
-from recoversat.inference.best_of import Counts, neighbours
 from recoversat.inference.forcing import check_forced, force_lines
-from recoversat.inference.repairing import Repair, mended, repaired, that_do
+from recoversat.inference.repairing import Repairs
 from recoversat.inference.request import Request
 from recoversat.text.parts import Parts, parts_of
 
@@ -29,7 +27,7 @@ class Writer:
 
     translator: "Translator"
     request: Request
-    repairs: list[Repair]
+    repairs: Repairs
 
     def cut(self, texts: list[str]) -> tuple[list[Parts], list[Source]]:
         """Cut texts longer than any the model was trained on; return also all parts as the model reads them."""
@@ -49,10 +47,8 @@ class Writer:
 
     def write(self, sources: list[Source]) -> list[Draft]:
         """Decode sentences that fit, put their segments together, have them repaired."""
-        drafts = self._decode(sources)
-        for n, repair in enumerate(self.repairs):
-            drafts = repaired(drafts, repair, partial(self._again, n), may_rewrite=not self.request.is_forced)
-        return drafts
+        may_rewrite = not self.request.is_forced
+        return self.repairs.after_decoding(self._decode(sources), self._again, may_rewrite=may_rewrite)
 
     def judged(self, drafts: list[Draft]) -> list[Draft]:
         """Score with K = 1 what has not been yet."""
@@ -63,47 +59,39 @@ class Writer:
             judged[i] = replace(drafts[i], decoded=replace(drafts[i].decoded, judged=scored.log_probs[0]))
         return judged
 
-    def _again(self, n: int, texts: list[str], request: Request) -> list[Draft]:
-        """Write texts for the n-th repair, after those before it."""
-        return Writer(self.translator, request, self.repairs[:n]).write(self.translator.read(texts))
+    def _again(self, repairs: Repairs, texts: list[str], request: Request) -> list[Draft]:
+        """Write texts once more, as a repair asks for."""
+        return Writer(self.translator, request, repairs).write(self.translator.read(texts))
 
     def _decode(self, sources: list[Source]) -> list[Draft]:
         """Decode what is not copied, and put its segments together."""
         tokenizer, request = self.translator.tokenizer, self.request
         counts = self._counts([len(source.ids) for source in sources])
         copied = [self._copied(source) for source in sources]
-        counts = [() if copy else own for own, copy in zip(counts, copied, strict=True)]
+        counts = [0 if copy else k for k, copy in zip(counts, copied, strict=True)]
         forced = request.forced
         if request.force:
-            forced = force_lines(request.force, tokenizer, [own[0] if own else 0 for own in counts])
+            forced = force_lines(request.force, tokenizer, counts)
         written = {i: copy for i, copy in enumerate(copied) if copy}
-
-        def ids_of(i: int, decoded: Decoded) -> list[int]:
-            return mended(Draft.of(sources[i], decoded, tokenizer), self.repairs).ids
-
         ids, options = [source.ids for source in sources], options_for(request, forced, self.translator.begins)
-        for i, decoded in decode_batches(self.translator.engine, ids, counts, request, options, ids_of):
+        for i, decoded in decode_batches(self.translator.engine, ids, counts, request, options):
             written[i] = Draft.of(sources[i], decoded, tokenizer)
             if request.force and forced:
                 check_forced(forced[i], decoded.segments, f"line {i + 1}")
         return [written[i] for i in range(len(sources))]
 
-    def _counts(self, lengths: Sequence[int]) -> list[Counts]:
-        """Return the values of K that sources of these lengths are written with."""
+    def _counts(self, lengths: Sequence[int]) -> list[int]:
+        """Return K for sources of these lengths."""
         translator, segments, decode = self.translator, self.request.segments, self.request.decode
-        if isinstance(segments, tuple):
-            return [tuple(map(translator.segments_for, segments))] * len(lengths)
         finer = _FINER if decode.exact else 1  # a mistake in a draft costs a pass, not quality
         counts = translator.segment_counts(segments, [finer * length for length in lengths])
         if decode.exact and not decode.tolerance and segments is None:
             counts[np.array(lengths) < translator.engine.drafts_pay_from] = 1
-        if decode.best_of > 1 and not isinstance(segments, int):
-            return neighbours(counts, translator.config.auto_choices, decode.best_of)
-        return [(k,) for k in counts.tolist()]
+        found: list[int] = counts.tolist()
+        return found
 
     def _copied(self, source: Source) -> Draft | None:
         """Return a source as its own translation, where there is nothing to read or a repair wants it so."""
         ids, tokenizer = source.ids[bool(self.translator.prefix) :], self.translator.tokenizer
-        copying = that_do(self.repairs, "copies") if ids else []
-        names = tuple(repair.name for repair in copying if repair.copies(source.text))
+        names = self.repairs.copying(source.text) if ids else ()
         return None if ids and not names else Draft(source, source.text, ids, Decoded([], []), tokenizer, repairs=names)

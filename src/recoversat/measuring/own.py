@@ -56,8 +56,7 @@ class OwnSystem(System):
         usual = spec.segments is None and spec.beam == 1 and (decode.usual != "fast" or decode.exact)
         self._named = None if usual else self._segments  # a K that is named is what is written
         family = "at" if self._segments == 1 else "recoversat" if kind == "segments" else kind
-        self._k = ",".join(map(str, several)) if isinstance(several := self._segments, tuple) else several
-        self.facts = {"family": family, "segments": self._k, "beam": spec.beam, **translator.engine.description}
+        self.facts = {"family": family, "segments": self._segments, "beam": spec.beam, **translator.engine.description}
         self.facts["bytes"] = self._size()
 
     def translate(
@@ -93,7 +92,7 @@ class OwnSystem(System):
             "usual": config.decode.usual if self._named is None else "fast",
             "version": __version__,
             "data": facts.get("corpus"),
-            "K": self._k,
+            "K": self._segments,
             "beam": self._spec.beam if self._segments == 1 else None,  # `translate` never reads decode.beam
             "weights": fingerprint(*sorted(path for kind in _WEIGHT_FILES for path in self._folder.rglob(kind))),
             "vocabulary": vocabulary_fingerprint(self._folder),
@@ -124,8 +123,6 @@ class OwnSystem(System):
 
 def _segments(translator: Translator, spec: SystemSpec) -> WantedSegments:
     """Return the K a spec asks for, or that of the model: a number, or "auto" where it has learnt several."""
-    if isinstance(spec.segments, list | tuple):  # a list, where it came as JSON
-        return tuple(spec.segments)
     choices = set(translator.config.train.segment_choices)
     if spec.segments is None and spec.beam > 1 and 1 in choices:
         return 1  # as `translate --beam` has it

@@ -30,7 +30,7 @@ class SystemSpec:
 
     name: str
     path: str  # of a file it may hold {test}, the name of the test set
-    segments: int | tuple[int, ...] | Literal["auto"] | None = None  # None = the model's own; of several the best
+    segments: int | Literal["auto"] | None = None  # None = the model's own
     beam: int = 1
     compute: str = "default"
     threads: int | None = None  # None = all, or each number that `bench` tries
@@ -96,8 +96,6 @@ def _value(text: str, key: str, value: str) -> Any:
         raise UserError(f"--system {text}: {key} must be one of {', '.join(_CHOICES[key])}, not {value!r}")
     if key not in _NUMBERS or (key, value) == ("segments", "auto"):
         return value
-    if key == "segments" and "," in value:
-        return tuple(_value(text, key, part) for part in value.split(","))
     if not value.isdecimal() or int(value) < 1:
         raise UserError(f"--system {text}: {key} must be a whole number from 1, not {value!r}")
     return int(value)

@@ -24,11 +24,9 @@ from recoversat.files.model_folder import WEIGHTS, model_fingerprint, read_confi
 from recoversat.files.storage import atomic_file, atomic_folder, sweep_partial
 from recoversat.measuring.quality.metrics import corpus_bleu
 from recoversat.pipeline.options import DistillOptions
-from recoversat.pipeline.second_round import best_of_writer
 from recoversat.show.progress import progress
 from recoversat.text.directions import directed, encode_directed
-from recoversat.text.tokenizer import load_tokenizer, vocabulary_fingerprint
-from recoversat.translator import Translator
+from recoversat.text.tokenizer import vocabulary_fingerprint
 from recoversat.vocab import EOS
 
 SETTINGS = "settings.json"
@@ -100,7 +98,7 @@ def _settings(job: DistillOptions, corpus: Corpus) -> dict[str, Any]:
     return {
         "teacher": weights_fingerprint(teacher) if _has_weights(teacher) else model_fingerprint(teacher),
         "corpus": corpus.fingerprint,
-        **({"best_of": job.best_of} if job.best_of > 1 else {"beam": job.beam}),
+        "beam": job.beam,
         "length_penalty": config.decode.length_penalty,
         "shard_size": job.shard_size,
         "compute_type": job.compute_type,
@@ -174,11 +172,8 @@ def _translate(job: DistillOptions, engine: Engine, sources: Sequence[_Ids], don
 
 
 def _writer(job: DistillOptions, engine: Engine) -> Callable[[list[_Ids]], list[_Ids]]:
-    """Return what writes a batch: a beam, or the best of several K."""
-    teacher = resolve_model(job.teacher)
-    config, _ = read_config(teacher)
-    if job.best_of > 1:
-        return best_of_writer(Translator.of(engine, load_tokenizer(teacher), config), job.best_of)
+    """Return what writes a batch: greedily, or with a beam."""
+    config, _ = read_config(resolve_model(job.teacher))
     settings = config.decode
     options = Options(
         settings.extra_steps, settings.length_penalty, scores=job.beam > 1,

@@ -26,7 +26,7 @@ NoRepairs = Annotated[bool, Option("--no-repairs", help="Decode as the paper doe
 Force = Annotated[bool, Option("--force", help="Replace what is already there.")]
 
 
-def parse_segments(text: str) -> int | tuple[int, ...] | Literal["auto"]:
+def parse_segments(text: str) -> int | Literal["auto"]:
     from recoversat.inference.request import read_segments
 
     try:
@@ -52,7 +52,7 @@ Segments = Annotated[
     Any,
     Option(
         "--segments", parser=parse_segments, metavar="K",
-        help="K, or auto: by length; of several, 6,10, the best. The model's own by default.",
+        help="K, or auto: by length. The model's own by default.",
     ),
 ]  # fmt: skip
 Workers = Annotated[int | None, Option(min=1, help="Processes that share the work; --out is a folder then.")]
@@ -75,7 +75,6 @@ _NoShortlist = Option("--no-shortlist", help="Choose from the whole vocabulary, 
 _Decode = Option("--set", help="decode.KEY=VALUE, whatever the model's own (docs/settings.md).")
 _Bound = "Of an exported model: bound beside weights, e.g. 500M."
 
-_LikeliestOf = Option(min=1, help="Of a model for every K, instead of a beam: the likeliest of so many K.")
 _References = Option("--with-references", help="Keep the corpus' own translations too: each source twice.")
 _Tests = Option("--test", help="NAME=SOURCES,REFERENCES; else validation text.")
 _Systems = Option("--system", help="NAME=PATH: measure this one too; NAT fills the tables' NAT row.")
@@ -94,7 +93,6 @@ class TranslateOptions:
     target: To = None
     out: Annotated[str | None, Option(help="File to write; FOLDER/: one for each input.", metavar="PATH")] = None
     segments: Segments = None
-    best_of: Annotated[int | None, Option(min=1, help="Write with so many K and keep the likeliest.")] = None
     quality: Annotated[str | None, Option(help="fast; balanced, best: verified with K = 1; exact: its words.")] = None
     exact: Annotated[bool, _Exact] = False
     batch_size: BatchSize = 32
@@ -140,8 +138,8 @@ class TranslateOptions:
         for setting in self.settings:
             if not setting.startswith("decode."):
                 raise UserError(f"--set {setting}: only settings of decode can change, e.g. decode.begin_at=word")
-        if self.exact and (self.quality not in (None, "exact") or self.best_of):
-            raise UserError("--exact goes without --best-of and another --quality")
+        if self.exact and self.quality not in (None, "exact"):
+            raise UserError(f"--exact cannot be combined with --quality {self.quality}; leave one of them out")
         if self.is_shared:
             self._check_shared()
 
@@ -156,10 +154,10 @@ class TranslateOptions:
 
     def _check_shared(self) -> None:
         """Refuse what several workers cannot do."""
-        steers = self.force or self.teacher or self.max_memory or self.quality or self.best_of
+        steers = self.force or self.teacher or self.max_memory or self.quality
         steers = steers or self.no_repairs or self.no_shortlist or self.settings
         shows = self.show or self.trace or self.at_once or self.format != LINES or self.min_confidence is not None
-        if steers or self.glossary or shows or self.exact or isinstance(self.segments, tuple):
+        if steers or self.glossary or shows or self.exact:
             raise UserError(
                 "--workers, --cluster and --shard write lines to a folder, and take no options that show or steer"
             )
@@ -182,7 +180,6 @@ class DistillOptions:
     corpus: Annotated[Path, Argument(help="Prepared corpus whose training side it translates.")]
     out: Annotated[Path, Option(help="Corpus folder to write.")]
     beam: Annotated[int, Option(min=1, help="Beam size; 1 = greedy.")] = 4
-    best_of: Annotated[int, _LikeliestOf] = 1
     with_references: Annotated[bool, _References] = False
     shard_size: Annotated[int, Option(min=1, help="Sentences a shard; a kill loses at most one.")] = 10_000
     batch_tokens: Annotated[int, Option(min=1, help="Source tokens translated together.")] = 4096

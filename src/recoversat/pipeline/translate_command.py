@@ -91,10 +91,9 @@ def _load(asked: TranslateOptions) -> Translator:
     if asked.teacher:
         translator.judged_by(asked.teacher, asked.lengths, asked.device)
     quality = "exact" if asked.exact else asked.quality
-    modes_for(translator.config, asked.segments, quality, asked.best_of, beam=asked.beam, forced=bool(asked.force))
-    settings: dict[str, Any] = {"quality": quality or "fast"} if quality or asked.best_of else {}
+    modes_for(translator.config, asked.segments, quality, beam=asked.beam, forced=bool(asked.force))
+    settings: dict[str, Any] = {"quality": quality} if quality else {}
     settings |= {"usual": "fast"} if asked.show or asked.trace else {}  # who looks at segments wants to see some
-    settings |= {"best_of": asked.best_of} if asked.best_of else {}
     settings |= {"repairs": "none"} if asked.no_repairs else {}
     settings |= {"shortlist": False} if asked.no_shortlist else {}
     translator.set_decoding(**settings | parse_overrides(asked.settings).get("decode", {}))
@@ -107,7 +106,7 @@ def _settings(asked: TranslateOptions) -> dict[str, Any]:
     teacher = asked.teacher and model_fingerprint(resolve_model(asked.teacher))
     return {
         "model": model_fingerprint(_folder(asked)), "from": asked.source, "to": asked.target,
-        "segments": asked.segments, "best_of": asked.best_of, "quality": asked.quality, "exact": asked.exact,
+        "segments": asked.segments, "quality": asked.quality, "exact": asked.exact,
         "beam": asked.beam, "batch_size": asked.batch_size, "jsonl": asked.jsonl, "show": asked.show,
         "glossary": asked.glossary and fingerprint(asked.glossary), "min_confidence": asked.min_confidence,
         "no_repairs": asked.no_repairs, "no_shortlist": asked.no_shortlist, "settings": asked.settings,

@@ -1,15 +1,18 @@
 """Exact: where a draft is verified, where K = 1 writes every token itself, and what is refused."""
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
 
+from recoversat.config import parse_config
 from recoversat.engines.engine import Options
 from recoversat.engines.loading import engine_for
 from recoversat.errors import UserError
 from recoversat.inference import exact
+from recoversat.inference.request import modes_for
 from recoversat.model.weights import load_model
 from recoversat.text.tokenizer import load_tokenizer
 from recoversat.translator import Translator
@@ -115,17 +118,6 @@ def test_what_else_was_likely_is_known_of_what_is_written_step_by_step(translato
     assert len(one.segments[0].alternatives) == len(one.segments[0].log_probs)
 
 
-def test_a_doubted_translation_is_its_own_draft(translator, verified) -> None:
-    text = "w1 w2 w3 w4 w5 w6"
-    (plain,) = translator.translate([text], segments=4)
-    translator = translator.into("de")
-    translator.set_decoding(doubt=-0.001)
-    (again,) = translator.translate([text], segments=4)
-    assert verified == [len(plain.ids)]
-    assert again.text == translator.translate([text], segments=1)[0].text
-    assert again.steps > plain.steps + 1
-
-
 def test_an_engine_that_cannot_verify_writes_every_token_itself() -> None:
     without_draft = writes({("no 7 8", 1): ["7 8 EOS"]})
     assert without_draft.translate(["no 7 8"], quality="exact")[0].text == "7 8"
@@ -138,19 +130,33 @@ def test_an_engine_that_cannot_verify_writes_every_token_itself() -> None:
 
 def test_what_does_not_go_together_is_refused() -> None:
     translator = writes({("no 7 8", 1): ["7 8 EOS"]})
-    with pytest.raises(UserError, match="exact: what is verified is drafted with one K"):
-        translator.translate(["no 7 8"], quality="exact", segments=(1, 2))
-    for other, message in (({"force": ["1:1=7"]}, "forced words"), ({"beam": 2}, "a beam")):
-        with pytest.raises(UserError, match=f"exact.* go without {message}"):
+    forced: tuple[dict[str, Any], ...] = ({"force": ["1:1=7"]}, {"forced": [{(0, 0): 7}]})
+    for other, message in (*((one, "forced tokens") for one in forced), ({"beam": 2}, "beam 2")):
+        with pytest.raises(UserError, match=f"{message} cannot be combined with a quality other than fast"):
             translator.translate(["no 7 8"], quality="exact", **other)
+    nat = parse_config({"model": {"kind": "nat"}, "train": {"segments": 1}})
+    with pytest.raises(UserError, match="of kind 'nat' cannot verify"):
+        modes_for(nat, None, "best", beam=1, forced=False)
+    with pytest.raises(UserError, match="not trained with K = 1"):
+        modes_for(parse_config({"train": {"segments": [2, 5]}}), None, "best", beam=1, forced=False)
+    for wrong in ("good", ["best"]):
+        with pytest.raises(UserError, match="quality: there are fast, balanced, best, exact"):
+            translator.translate(["no 7 8"], quality=wrong)
+
+
+def test_settings_of_earlier_versions_that_changed_nothing_are_read() -> None:
+    assert parse_config({"decode": {"best_of": 1, "doubt": None}}) == parse_config({})
+    with pytest.raises(UserError, match=r"decode\.best_of no longer exists"):
+        parse_config({"decode": {"best_of": 3}})
 
 
 def test_steps_are_those_of_the_draft_and_the_passes(translator) -> None:
     source = translator.tokenizer.encode(["w1 w2 w3 w4 w5 w6"])
     (drafted,) = translator.engine.decode(source, np.array([4]))
     (written,) = exact.decode_exactly(translator.engine, source, np.array([4]), Options())
-    ids = exact.assemble(drafted.segments)
-    assert written.steps == drafted.steps + exact.verify_drafts(translator.engine, source, [ids], Options())[0].steps
+    verify = exact._begin(translator.engine, source, Options())
+    assert verify
+    assert written.steps == drafted.steps + verify(exact.assemble(drafted.segments)).steps
 
 
 def test_the_usual_quality_is_that_of_calls_that_name_none() -> None:

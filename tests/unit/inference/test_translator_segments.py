@@ -6,8 +6,6 @@ import pytest
 from recoversat.config import DataConfig, parse_config
 from recoversat.errors import UserError
 from recoversat.files.model_folder import builtin_model
-from recoversat.inference.request import Request
-from recoversat.inference.writing import Writer
 from recoversat.text.directions import choose_direction, known_language
 from recoversat.translator import Translator
 from tests.unit.inference.by_count import numbers
@@ -43,8 +41,6 @@ def test_auto_takes_no_more_segments_than_it_may() -> None:
     mixed.set_decoding(most_segments=5)
     assert mixed.segment_counts("auto", [1, 8, 9, 17, 500]).tolist() == [1, 2, 4, 4, 4]
     assert mixed.segment_counts(8, [500]).tolist() == [8]  # what is named stands
-    request = Request("auto", 1, 1, decode=mixed.config.decode.model_copy(update={"best_of": 3}))
-    assert Writer(mixed, request, [])._counts([500, 8]) == [(1, 2, 4), (1, 2, 4)]
     mixed.set_decoding(most_segments=1)
     assert mixed.segment_counts(None, [500]).tolist() == [1]
     other = translator([4, 8])

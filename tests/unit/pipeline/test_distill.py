@@ -130,22 +130,6 @@ def distilled(teacher: Path, corpus: Path, out: Path, *more: str) -> ParallelSen
     return open_corpus(out).train
 
 
-@pytest.mark.parametrize("joined", [False, True])
-def test_a_second_round_has_the_winners_of_best_of(teacher: Path, corpus: Path, tmp_path: Path, joined: bool) -> None:
-    settings = json.loads((teacher / "config.json").read_text())
-    settings["decode"] |= {"join_overlaps": joined, "whole_characters": False, "segment_length": 6.0}
-    copied = Path(shutil.copytree(teacher, tmp_path / "teacher"))
-    (copied / "config.json").write_text(json.dumps(settings))
-    found = distilled(copied, corpus, tmp_path / "out", "--best-of", "2", "--batch-tokens", "50")
-    lines = (corpus.parent / "src").read_text().splitlines()
-    best = Translator(copied, device="cpu").translate(lines, best_of=2)
-    ended = [one for one in best if all(segment.ending != "cut" for segment in one.segments) and one.ids]
-    assert [target.tolist() for target in (found.tgt[i] for i in range(len(found)))] == [one.ids for one in ended]
-    assert 5 < len(found) < 40
-    assert len({len(one.segments) for one in ended}) > 1
-    assert open_corpus(tmp_path / "out").manifest["distilled"]["best_of"] == 2
-
-
 def targets(pairs: ParallelSentences) -> list[list[int]]:
     return [pairs.tgt[i].tolist() for i in range(len(pairs))]
 
@@ -210,8 +194,3 @@ def test_references_are_kept_beside_what_was_written(teacher: Path, corpus: Path
             *(getattr(given, side)[i] for i in range(len(given))),
         ]
         assert all(np.array_equal(getattr(both, side)[i], one) for i, one in enumerate(expected))
-
-
-def test_best_of_more_than_a_model_has_is_refused(teacher: Path) -> None:
-    with pytest.raises(UserError, match="fewer values of K"):
-        _translate(replace(job_of(teacher), best_of=4), TorchEngine(model_of(teacher), CPU), [[7]], lambda count: None)

@@ -119,7 +119,7 @@ def test_it_translates_by_name_and_in_python(kind: str, trained: Path, tmp_path:
     assert (tmp_path / "out").read_text().splitlines() == [one.text for one in written]
     assert all(len(one.segments) == 1 for one in written)
     refused = run("translate", "--model", trained / kind, "--quality", "best", tmp_path / "text", fails=True)
-    assert f"of kind '{kind}' does not judge what it wrote" in str(refused.exception) + refused.output
+    assert f"of kind '{kind}' cannot verify what it wrote" in str(refused.exception) + refused.output
 
 
 def test_all_are_measured_side_by_side(trained: Path, tmp_path: Path) -> None:

@@ -60,7 +60,7 @@ class FakeTranslator:
         self.gate.set()
         self.batches: list[list[str]] = []
         self.wanted: list[int | None] = []
-        self.modes: list[tuple[str | None, int | None]] = []  # quality and best_of of each call
+        self.modes: list[str | None] = []  # quality of each call
         self.glossaries: list[Glossary | None] = []
         self.busy = threading.Event()
 
@@ -77,12 +77,11 @@ class FakeTranslator:
         alternatives: int = 0,
         confidence: bool = False,
         quality: str | None = None,
-        best_of: int | None = None,
         glossary: Glossary | None = None,
     ) -> list[Translation]:
         self.glossaries.append(glossary)
         self.batches.append(list(texts))
-        self.modes.append((quality, best_of))
+        self.modes.append(quality)
         self.wanted.append(segments)
         self.busy.set()
         self.gate.wait(60)

@@ -112,68 +112,19 @@ def test_auto_leaves_k_to_the_length(make_client: MakeClient, how: str) -> None:
     assert ask(client, segments=2.0, trace=0).json() == ask(client, segments=2, trace=0).json()
 
 
-NO_K = "Invalid request: segments: {} is neither a whole number from 1 nor auto, nor several such as 6,10"
-
-
-@pytest.mark.parametrize("how", ["json", "data", "params"])
-@pytest.mark.parametrize("segments", ["2,4", [2, 4], [2.0, "4"]])
-def test_several_k_are_named_as_on_the_command_line(make_client: MakeClient, how: str, segments: Any) -> None:
-    student, teacher = fake_model(choices=[1, 2, 4]), fake_model(k=1, choices=1)
-    if how != "json" and isinstance(segments, list):
-        segments = ",".join(f"{k:g}" for k in map(float, segments))
-    asked = {"q": SENTENCE, "source": "en", "target": "de", "segments": segments}
-    answer = make_client([student, teacher]).post("/translate", **{how: asked})
-    assert (answer.status_code, answer.json()) == (200, {"translatedText": SENTENCE.upper()})
-    assert (student.translator.wanted, teacher.translator.wanted) == ([(2, 4)], [])
-
-
-def test_one_k_in_a_list_is_that_k(make_client: MakeClient) -> None:
-    client = make_client([fake_model(choices=[1, 2, 4])])
-    assert ask(client, segments=[2], trace=0).json() == ask(client, segments=2, trace=0).json()
-    assert client.translator.wanted == [2, 2]  # type: ignore[attr-defined]
+NO_K = "Invalid request: segments: {} is neither a whole number from 1 nor auto"
 
 
 @pytest.mark.parametrize(
     ("segments", "said"),
     [
-        ("many", "'many'"), ("6,x", "'6,x'"), ("6,", "'6,'"), ([], "''"), (0, "'0'"), ([4, 0], "'4,0'"),
-        (2.5, "'2.5'"), (True, "'True'"), ([[2]], "'[2]'"), ("9" * 5000 + "x", repr("9" * 40)),
+        ("many", "'many'"), ("6,10", "'6,10'"), ([], "'[]'"), (0, "'0'"), ([4], "'[4]'"),
+        (2.5, "'2.5'"), (True, "'True'"), ("9" * 5000 + "x", repr("9" * 40)),
     ],
 )  # fmt: skip
 def test_what_is_no_k_is_refused_as_on_the_command_line(client: TestClient, segments: Any, said: str) -> None:
     answer = ask(client, segments=segments)
     assert (answer.status_code, answer.json()) == (400, {"error": NO_K.format(said)})
-
-
-@pytest.mark.parametrize(
-    ("fields", "message"),
-    [
-        ({"segments": [2, 4], "quality": "best"}, "exact: what is verified is drafted with one K"),
-        ({"segments": "2,4", "exact": True}, "exact: what is verified is drafted with one K"),
-        ({"segments": [2, 4], "best_of": 2}, "best_of 2: segments names the values of K already"),
-        ({"segments": [2, 4], "forced": [FORCED]}, "several segments go without forced tokens"),
-        ({"segments": [2, 11]}, "segments: this model writes 1 to 10 segments"),
-        ({"segments": [2, 1001]}, "segments"),
-        ({"segments": "9" * 5000}, "segments: Input should be less than or equal to 1000"),
-        ({"segments": [2] * 11}, "segments: 11 values of K, at most 10"),
-    ],
-)
-def test_several_k_that_cannot_be_are_refused(make_client: MakeClient, fields: dict[str, Any], message: str) -> None:
-    client = make_client([fake_model(choices=[1, 2, 4])])
-    answer = ask(client, **fields)
-    assert answer.status_code == 400
-    assert message in answer.json()["error"]
-    assert client.translator.batches == []  # type: ignore[attr-defined]
-    assert "trained for 1 segment" in ask(make_client([fake_model(choices=[2, 4])]), segments=[2, 4]).json()["error"]
-
-
-def test_alternatives_of_the_best_of_several_k_are_forced_in_its_division(make_client: MakeClient) -> None:
-    client = make_client([fake_model(choices=[1, 2, 4])])
-    answer = ask(client, segments=[2, 4], alternatives=1)
-    assert answer.status_code == 200
-    first, *forced = client.translator.wanted  # type: ignore[attr-defined]
-    assert first == (2, 4)
-    assert set(forced) == {4}
 
 
 def test_a_token_is_forced_where_k_is_known(make_client: MakeClient) -> None:
@@ -205,16 +156,15 @@ def test_the_dial_reaches_the_model_and_confidence_comes_back(make_client: MakeC
     model = fake_model(choices=[1, 2, 4])
     client, asked = make_client([model]), {"q": "the dogs run", "source": "en", "target": "de"}
     for fields, mode in (
-        ({}, (None, None)),
-        ({"quality": "best"}, ("best", None)),
-        ({"best_of": 2}, (None, 2)),
-        ({"exact": True}, ("exact", None)),
+        ({}, None),
+        ({"quality": "best"}, "best"),
+        ({"exact": True}, "exact"),
     ):
         assert "confidence" not in client.post("/translate", json=asked | fields).json()
         assert model.translator.modes[-1] == mode
     assert client.post("/translate", json=asked | {"confidence": True}).json()["confidence"] == 0.5
     assert client.post("/translate", data=asked | {"exact": "1", "confidence": "true"}).json()["confidence"] == 0.5
-    assert model.translator.modes[-1] == ("exact", None)
+    assert model.translator.modes[-1] == "exact"
     several = client.post("/translate", json=asked | {"q": ["the dogs", ""], "confidence": True}).json()
     assert several["confidence"] == [0.5, None]
 
@@ -223,11 +173,9 @@ def test_the_dial_reaches_the_model_and_confidence_comes_back(make_client: MakeC
     ("fields", "message"),
     [
         ({"quality": "good"}, "quality"),
-        ({"best_of": 0}, "best_of"),
-        ({"best_of": 2, "segments": 4}, "best_of 2: segments names the values of K already"),
-        ({"best_of": 2, "exact": True}, "best_of 2: with quality 'exact' one K drafts"),
-        ({"best_of": 2, "quality": "best"}, "best_of 2: with quality 'best' one K drafts"),
-        ({"quality": "best", "segments": 4, "forced": [FORCED]}, "go without forced tokens"),
+        ({"quality": "best", "segments": 4, "forced": [FORCED]}, "forced: not together with quality 'best'"),
+        ({"segments": 11}, "segments: this model writes 1 to 10 segments"),
+        ({"segments": "9" * 5000}, "segments: Input should be less than or equal to 1000"),
     ],
 )
 def test_a_mode_that_cannot_be_is_refused(make_client: MakeClient, fields: dict[str, Any], message: str) -> None:
@@ -248,9 +196,9 @@ def test_alternatives_of_a_judged_translation_are_forced_plainly(make_client: Ma
     answer = ask(make_client([model]), alternatives=1, quality="best")
     assert answer.status_code == 200
     first, *forced = model.translator.modes
-    assert first == ("best", None)
+    assert first == "best"
     assert forced
-    assert set(forced) == {(None, None)}
+    assert set(forced) == {None}
 
 
 TERMS = {"dogs": "Hunde", "park": "", "run": None}
@@ -311,6 +259,5 @@ def test_what_is_written_again_costs_its_sender_turns(make_client: MakeClient, m
     monkeypatch.setattr(batcher, "submit", noting)
     ask(client)
     ask(client, glossary=TERMS)
-    ask(client, segments=[2, 4])
-    ask(client, best_of=3, alternatives=1)
-    assert [cost / len(SENTENCE) for cost in costs] == [1, 4, 2, 3 + 2]
+    ask(client, alternatives=1)
+    assert [cost / len(SENTENCE) for cost in costs] == [1, 4, 1 + 2]

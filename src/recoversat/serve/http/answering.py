@@ -9,7 +9,6 @@ from typing import Any, TypeVar
 from fastapi import Request
 
 from recoversat.errors import UserError
-from recoversat.inference.request import WantedSegments, asked_for
 from recoversat.inference.translation import Segment, Translation
 from recoversat.serve.http.messages import TranslateRequest
 from recoversat.serve.http.refusals import RefusalError, client_left, shutting_down, too_busy, too_much
@@ -159,17 +158,11 @@ def _key(service: Service, wanted: TranslateRequest, source: str, target: str) -
         raise RefusalError(400, "Invalid request: segments: a forced token names its segment; give a number, not auto")
     if wanted.forced and segments in (None, "auto"):
         segments = model.segments
-    if _largest(segments) > model.max_segments:
+    if isinstance(segments, int) and segments > model.max_segments:
         raise RefusalError(400, f"Invalid request: segments: this model writes 1 to {model.max_segments} segments")
     _check_mode(wanted, model.choices)
     terms = _glossary(wanted)
-    return BatchKey(source, target, segments, wanted.format == "html", wanted.mode, wanted.best_of, terms)
-
-
-def _largest(segments: WantedSegments) -> int:
-    """Return the largest K that is named; 0 where none is."""
-    named = segments if isinstance(segments, tuple) else (segments,)
-    return max((k for k in named if isinstance(k, int)), default=0)
+    return BatchKey(source, target, segments, wanted.format == "html", wanted.mode, terms)
 
 
 def _glossary(wanted: TranslateRequest) -> Glossary | None:
@@ -185,23 +178,18 @@ def _glossary(wanted: TranslateRequest) -> Glossary | None:
 
 def _check_mode(wanted: TranslateRequest, trained: Sequence[int]) -> None:
     """Refuse what the model could not do with the text, before it waits."""
-    try:
-        asked_for(wanted.segments, wanted.mode, wanted.best_of)
-    except UserError as error:
-        raise RefusalError(400, f"Invalid request: {error}") from None
-    if wanted.best_of is None and wanted.mode in (None, "fast") and not isinstance(wanted.segments, tuple):
+    if wanted.mode in (None, "fast"):
         return
-    what = "best_of, exact, quality and several segments"
     if wanted.forced:
-        raise RefusalError(400, f"Invalid request: forced: {what} go without forced tokens")
+        raise RefusalError(400, f"Invalid request: forced: not together with quality {wanted.mode!r}; leave one out")
     if 1 not in trained:
-        raise RefusalError(400, f"Invalid request: {what} need a model trained for 1 segment too")
+        raise RefusalError(400, f"Invalid request: quality {wanted.mode!r} needs a model trained for 1 segment too")
 
 
 def _task(wanted: TranslateRequest, text: str) -> Task:
     forced = tuple(ForcedToken(f.segment, f.position, f.token, f.sentence) for f in wanted.forced or [])
     details, confidence = bool(wanted.details), bool(wanted.confidence)
-    return Task(text, wanted.alternatives or 0, details, wanted.trace, forced, confidence, ways=wanted.ways)
+    return Task(text, wanted.alternatives or 0, details, wanted.trace, forced, confidence)
 
 
 async def translate_all(

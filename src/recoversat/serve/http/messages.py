@@ -12,7 +12,6 @@ from recoversat.inference.request import read_segments
 Text = Annotated[str, Field(min_length=1)]
 Term = Annotated[str, Field(min_length=1, max_length=200)]
 K = Annotated[int, Field(ge=1, le=1000)]
-_MOST_WAYS = 10  # in which a text is written, to keep the best
 
 
 def _whole_number(value: Any) -> Any:
@@ -30,15 +29,11 @@ def _at_least_none(value: Any) -> Any:
 
 
 def _segments(value: Any) -> Any:
-    """Read K as the command line does, "6,10", or from a list; one that holds a single number says no more than it."""
-    several = value if isinstance(value, list) else [value]
+    """Read K as the command line does."""
     try:
-        found = read_segments(",".join(str(_whole_number(k)) for k in several))
+        return read_segments(str(_whole_number(value)))
     except UserError as error:
         raise PydanticCustomError("segments", "{said}", {"said": str(error)}) from None
-    if isinstance(found, tuple) and len(found) > _MOST_WAYS:
-        raise PydanticCustomError("segments", "{n} values of K, at most {most}", {"n": len(found), "most": _MOST_WAYS})
-    return found
 
 
 Whole = BeforeValidator(_whole_number)
@@ -83,12 +78,9 @@ class TranslateRequest(TextRequest):
         None, description="other translations wanted; none below 1"
     )
     api_key: str | None = None
-    segments: Annotated[
-        K | Annotated[tuple[K, ...], Field(max_length=_MOST_WAYS)] | Literal["auto"] | None, BeforeValidator(_segments)
-    ] = Field(
+    segments: Annotated[K | Literal["auto"] | None, BeforeValidator(_segments)] = Field(
         None,
-        description='K; several, [6, 10] or "6,10": the likeliest of these; or "auto": by length where the model has '
-        "learnt several; as the model is set by default",
+        description='K, or "auto": by length where the model has learnt several; as the model is set by default',
     )
     details: bool | None = Field(None, description="tell K, steps, score and milliseconds too")
     trace: Annotated[Annotated[int, Field(ge=0, le=20)] | None, Whole] = Field(
@@ -100,9 +92,6 @@ class TranslateRequest(TextRequest):
     quality: Quality | None = Field(
         None, description="K by length; verified by K = 1, with more and with less tolerance; the words of K = 1"
     )
-    best_of: Annotated[Annotated[int, Field(ge=1, le=_MOST_WAYS)] | None, Whole] = Field(
-        None, description="write with so many K and keep the likeliest"
-    )
     exact: bool | None = Field(None, description='the same as quality "exact"')
     confidence: bool | None = Field(None, description="tell how sure the model is of the translation, 0 to 1")
     glossary: Annotated[dict[Term, Annotated[str, Field(max_length=200)] | None], Field(max_length=200)] | None = Field(
@@ -113,11 +102,6 @@ class TranslateRequest(TextRequest):
     def mode(self) -> str | None:
         """The quality asked for, in one word; None as the model is set."""
         return "exact" if self.exact else self.quality
-
-    @property
-    def ways(self) -> int:
-        """In how many ways a text is written, to keep the best."""
-        return len(self.segments) if isinstance(self.segments, tuple) else self.best_of or 1
 
     @property
     def cost(self) -> int:

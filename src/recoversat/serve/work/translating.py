@@ -37,10 +37,9 @@ class BatchKey:
 
     source: str
     target: str
-    segments: WantedSegments  # K, the best of several, or by length; None = as the model is set
+    segments: WantedSegments  # K, or by length; None = as the model is set
     html: bool = False
     quality: str | None = None  # None = as the model is set to write
-    best_of: int | None = None
     glossary: Glossary | None = None
 
 
@@ -58,12 +57,11 @@ class Task:
     forced: tuple[ForcedToken, ...] = ()
     confidence: bool = False
     group: Group | None = None
-    ways: int = 1  # in which it is written, to keep the best
 
     @property
     def copies(self) -> int:
-        """How many times the text is written at most: in each way, and for each alternative so many tries."""
-        return self.ways + TRIES * self.alternatives
+        """How many times the text is written at most: once, and for each alternative so many tries."""
+        return 1 + TRIES * self.alternatives
 
     @property
     def cost(self) -> int:
@@ -149,7 +147,7 @@ def _over_budget(job: Job, task: Task) -> UserError | None:
     pieces = job.model.n_tokens(task.text) * task.copies if task.cost > job.piece_limit else 0
     if pieces <= job.piece_limit:
         return None
-    fewer = " or ask for fewer alternatives" if task.alternatives else " or try fewer values of K" * (task.ways > 1)
+    fewer = " or ask for fewer alternatives" if task.alternatives else ""
     return UserError(f"{pieces} pieces to be written, at most {job.piece_limit}; shorten the text{fewer}")
 
 
@@ -223,7 +221,6 @@ class SentenceTranslator:
             alternatives=self._top_tokens,
             confidence=self._confidence,
             quality=None if forced else self._job.key.quality,  # what is forced names a segment of one K
-            best_of=None if forced else self._job.key.best_of,
             glossary=None if forced else self._job.key.glossary,
         )
         self._job.count(len(sentences), sum(translation.steps for translation in translations))

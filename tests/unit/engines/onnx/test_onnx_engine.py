@@ -24,7 +24,6 @@ from recoversat.engines.onnx.stepper import Binding, Buffers, OnnxStepper
 from recoversat.engines.positions import sinusoids
 from recoversat.errors import UserError
 from recoversat.export.onnx import export_model
-from recoversat.inference.best_of import BestOf
 from recoversat.inference.exact import decode_exactly
 from recoversat.model.attention import sinusoids as torch_sinusoids
 from recoversat.model.transformer import Transformer
@@ -415,7 +414,7 @@ def test_runs_where_torch_and_onnx_are_absent(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("threads", [1, 2])
-@pytest.mark.parametrize("what", ["decode", "search", "score", "encode", "exact", "best of"])
+@pytest.mark.parametrize("what", ["decode", "search", "score", "encode", "exact"])
 def test_whatever_an_engine_does_is_stopped_between_steps(
     folder: Path, what: str, threads: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -428,9 +427,6 @@ def test_whatever_an_engine_does_is_stopped_between_steps(
         "score": lambda: engine.score([(source, [20] * 60) for source in sources]),
         "encode": lambda: [engine.encode(sources) for _ in range(20)],
         "exact": lambda: decode_exactly(engine, sources[:1], k[:1], Options(limits=np.array([60]))),
-        "best of": lambda: BestOf(engine).decode(
-            sources, [(2, 3)] * 8, Options(extra_steps=60), lambda b, one: one.segments[0]
-        ),
     }
     real, encode, pause = Binding.run, engine._graphs.encoder.run, 0.0
 
