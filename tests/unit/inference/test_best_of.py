@@ -76,6 +76,20 @@ def test_the_likeliest_mean_wins_and_the_pass_that_judges_is_counted() -> None:
     assert eight.segments == WRITES[8, 2]  # the first of equals
 
 
+@pytest.mark.parametrize("counts", [(2, 3), (3, 2), (2, 1, 3), (3, 1, 2)])
+@pytest.mark.parametrize(("chosen", "own_steps"), [(2, 3), (3, 2)])
+def test_the_longest_candidate_counts_as_steps_whichever_is_chosen(
+    counts: tuple[int, ...], chosen: int, own_steps: int
+) -> None:
+    def ids_of(_: int, one: Decoded) -> list[int]:
+        return [22] if len(one.segments) == chosen else [23]  # likely, or not
+
+    (eight,) = BestOf(Judging()).decode([[8]], [counts], Options(), ids_of)
+    assert eight.segments == WRITES[8, chosen]
+    assert max(map(len, eight.segments)) == own_steps
+    assert eight.steps == 3 + 1
+
+
 def test_what_a_reader_would_get_is_what_is_judged() -> None:
     engine = Judging()
     BestOf(engine).decode([[7]], [(2, 3)], Options(), lambda b, one: [*assemble(one.segments)[:1], b + 21])
