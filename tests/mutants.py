@@ -174,6 +174,12 @@ FAULTS = [
            "np.maximum.accumulate(np.where(allowed, places, 0), axis=1)")),
     fault("with a repetition there are K + 1 segments", "unit/test_segments.py",
           ("segments.py", "parts = n_segments - repeats", "parts = n_segments - 0 * repeats")),
+    # export
+    fault("without validation text int8 follows each batch", "system/test_export.py",
+          ("export/folder.py", "calibrate(original.model, learnt_from, few)",
+           "calibrate(original.model, learnt_from if valid else [], few)")),
+    fault("made-up sentences say nothing of a language", "unit/export/test_made_up_sources.py",
+          ("export/folder.py", "[*tags[i % len(tags)], *rng", "[*rng")),
     # data
     fault("a sentence is divided alike in all epochs", "unit/data/test_batching.py",
           ("data/batching.py",
