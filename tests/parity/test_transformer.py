@@ -14,7 +14,7 @@ from recoversat.model.transformer import Transformer
 from recoversat.segments import rows
 from recoversat.training.loss import smoothed_cross_entropy
 from recoversat.vocab import BOS, EOS, PAD
-from tests.oracles import divide
+from tests import oracles
 
 CONFIG = ModelConfig(d_model=24, d_hidden=40, n_heads=3, encoder_layers=2, decoder_layers=3, vocab_size=50, dropout=0.0)
 
@@ -49,7 +49,9 @@ def random_pairs(n: int, k: int, seed: int = 0) -> tuple[list[list[int]], list[l
     rng = np.random.default_rng(seed)
     sources = [rng.integers(5, 50, size=rng.integers(1, 12)).tolist() for _ in range(n)]
     targets = [rng.integers(5, 50, size=rng.integers(1, 25)).tolist() for _ in range(n)]
-    return sources, [divide(target, k, 0.7, 0.5, rng) for target in targets]
+    return sources, [
+        oracles.divided_by(target, k, 0.7, 0.5, rng.random(4 + len(target)).tolist()) for target in targets
+    ]
 
 
 def test_one_segment_equals_torch_transformer(model: Transformer) -> None:
@@ -217,18 +219,28 @@ def test_packed_loss_is_the_sum_of_the_sentences_losses(model: Transformer, k: i
     packed = smoothed_cross_entropy(hidden, model.embedding.weight, batch.labels, 0.1)
     total = torch.zeros((), dtype=torch.float64)
     for source, target in zip(*sides, strict=True):
-        segments = divide(target, k, 0.0, 0.0, rng)
+        segments = oracles.divided_evenly(target, k)
         (logits,) = full_pass(model, [source], [segments])
-        labels = torch.from_numpy(rows(segments).labels)
+        labels = torch.tensor([row.label for row in oracles.rows(segments)])
         total += nn.functional.cross_entropy(logits, labels, label_smoothing=0.1, reduction="sum")
     torch.testing.assert_close(packed.smoothed.double(), total, rtol=1e-5, atol=1e-4)
 
 
 def test_visible_rows_are_those_of_the_paper(model: Transformer) -> None:
-    """Eq. 3: changing a row changes only rows of the same or later steps."""
-    sources, _ = random_pairs(1, 3)
-    before = [[7, 8, 9, EOS], [10, 11, EOS], [12, EOS]]
-    after = [[7, 8, 9, EOS], [10, 20, EOS], [12, EOS]]  # token 1 of segment 1: an input at step 2
-    (a,), (b,) = full_pass(model, sources, [before]), full_pass(model, sources, [after])
-    changed = (a - b).abs().sum(dim=-1) > 1e-9
-    assert changed.tolist() == (rows(before).steps >= 2).tolist()
+    """Eq. 3: another token in a row changes the rows that see it, and no other."""
+    (source,), (segments,) = random_pairs(1, 4, seed=3)
+    r = oracles.rows(segments)
+    src, (tokens, _, steps, owners) = torch.tensor([source]), torch.tensor(r).T
+    assert len({row.segment for row in r}) == 4
+    memory = model.encode(src, torch.arange(len(source))[None], torch.ones_like(src))
+
+    def hidden(tokens: torch.Tensor) -> torch.Tensor:
+        columns = [column[None] for column in (tokens, steps, owners, torch.ones_like(tokens))]
+        return model.decode(*columns, memory, torch.ones_like(src))[0]
+
+    before = hidden(tokens)
+    for at, key in enumerate(r):
+        other = tokens.clone()
+        other[at] = 49 if tokens[at] != 49 else 48
+        changed = (hidden(other) - before).abs().sum(dim=-1) > 1e-9
+        assert changed.tolist() == [oracles.sees(query, key) for query in r]

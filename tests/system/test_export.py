@@ -287,18 +287,25 @@ def test_a_corpus_gives_its_validation_text(exported: Exported, tmp_path: Path, 
     assert (text.src, text.tgt) == (lines_of(exported), lines_of(exported))
 
 
-def test_with_validation_text_int8_does_not_depend_on_the_batch(exported: Exported) -> None:
-    assert "int8 has fixed scales, measured on 60 validation sentences" in exported.printed
-    assert json.loads((exported.out / "export.json").read_text())["calibrated_on"] == 60
+@pytest.mark.parametrize("with_text", [True, False])
+def test_int8_always_has_scales_of_its_own(exported: Exported, tmp_path: Path, with_text: bool) -> None:
+    out, printed = exported.out, exported.printed
+    if not with_text:
+        out = tmp_path / "out"
+        printed = export_folder(exported.model, out, ("int8",), None).as_text()
+    n, text = (60, "validation text") if with_text else (64, "random ids, as there is no validation text")
+    said = f"int8: scales were measured on {n} sentences ({text})"
+    assert said in printed
+    assert said in (out / "README.md").read_text()
+    assert json.loads((out / "export.json").read_text())["calibrated_on"] == n
+    for graph in (out / "onnx" / "int8").glob("*.onnx"):
+        assert b"DynamicQuantizeLinear" not in graph.read_bytes()  # which would follow each batch
+
+
+def test_int8_does_not_depend_on_the_batch(exported: Exported) -> None:
     translator = Translator(exported.out, compute_type="int8", intra_threads=1)
-    lines = exported.text.read_text().splitlines()
+    lines = lines_of(exported)
     for segments in (1, 4):
         together = translator.translate(lines, segments=segments, batch_size=60)
         alone = [translator.translate([line], segments=segments)[0] for line in lines]
         assert [t.ids for t in together] == [t.ids for t in alone]
-
-
-def test_without_validation_text_the_export_says_what_int8_then_does(exported: Exported, tmp_path: Path) -> None:
-    report = export_folder(exported.model, tmp_path / "out", ("int8",), None)
-    assert "int8 takes its scales from each batch" in report.as_text()
-    assert "int8 takes its scales from each batch" in (tmp_path / "out" / "README.md").read_text()

@@ -3,8 +3,6 @@
 import re
 from pathlib import Path
 
-import pytest
-
 from tests.unit.test_imports import FORBIDDEN
 
 ROOT = Path(__file__).parents[2]
@@ -24,15 +22,15 @@ def test_the_page_names_paths_and_functions() -> None:
     assert len(PAGE.splitlines()) <= 140
 
 
-@pytest.mark.parametrize("path", PATHS)
-def test_a_named_path_exists(path: str) -> None:
-    assert found(path).is_dir() if path.endswith("/") else found(path).is_file()
+def test_named_paths_and_functions_exist() -> None:
+    lost = [path for path in PATHS if not (found(path).is_dir() if path.endswith("/") else found(path).is_file())]
+    lost += [f"{path}:{name}" for path, name in NAMES if path not in lost and not defines(path, name)]
+    assert lost == []
 
 
-@pytest.mark.parametrize(("path", "name"), NAMES)
-def test_a_named_function_exists(path: str, name: str) -> None:
+def defines(path: str, name: str) -> bool:
     text = found(path).read_text(encoding="utf-8")
-    assert re.search(rf"^(def|class) {name}\b|^{name}\b", text, flags=re.MULTILINE)
+    return bool(re.search(rf"^(def|class) {name}\b|^{name}\b", text, flags=re.MULTILINE))
 
 
 def test_every_room_is_named() -> None:

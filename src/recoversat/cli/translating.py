@@ -79,7 +79,7 @@ def export(
     model: Annotated[Path, typer.Argument(help="Model folder or training run.")],
     out: Annotated[Path, typer.Argument(help="Model folder to write; translates without torch.")],
     precision: Annotated[list[str] | None, typer.Option(help="int8, fp32; both without any.")] = None,
-    corpus: Annotated[Path | None, typer.Option(help="Corpus whose validation text shows what int8 costs.")] = None,
+    corpus: Annotated[Path | None, typer.Option(help="Corpus whose validation text gives int8 its scales.")] = None,
     valid_src: Annotated[Path | None, typer.Option(help="Instead: validation source.")] = None,
     valid_tgt: Annotated[Path | None, typer.Option(help="Instead: validation target.")] = None,
     shortlist: Annotated[

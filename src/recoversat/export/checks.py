@@ -88,8 +88,9 @@ class ExportReport:
     agreements: list[Agreement]
     int8: BleuChange | None
     files: Mapping[str, Mapping[str, int]]  # precision -> name -> bytes
+    calibrated_on: int  # sentences that gave int8 its scales
+    calibration: str  # which they were
     shortlist: ShortlistReport | None = None
-    calibrated_on: int = 0  # validation sentences that gave int8 its scales; 0 = each batch gives its own
 
     @property
     def sizes(self) -> dict[str, int]:
@@ -103,9 +104,7 @@ class ExportReport:
     @property
     def int8_scales(self) -> str:
         """Say where the scales of int8 come from."""
-        if not self.calibrated_on:
-            return "int8 takes its scales from each batch, so neighbours can move a near tie: give validation text"
-        return f"int8 has fixed scales, measured on {self.calibrated_on} validation sentences: neighbours do not matter"
+        return f"int8: scales were measured on {self.calibrated_on} sentences ({self.calibration})"
 
     def as_text(self) -> str:
         lines = [f"{agreement.as_text()} ({self.sample})" for agreement in self.agreements]

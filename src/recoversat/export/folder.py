@@ -9,7 +9,7 @@ from typing import get_args
 import numpy as np
 import torch
 
-from recoversat.config import Config
+from recoversat.config import Config, DataConfig
 from recoversat.data.prepare import TextPairs
 from recoversat.engines.cores import usable_cores
 from recoversat.engines.engine import Engine
@@ -24,7 +24,7 @@ from recoversat.files.storage import atomic_folder, refuse_existing, write_json
 from recoversat.measuring.quality.validation import translate_valid
 from recoversat.model.build import Model
 from recoversat.model.weights import load_model
-from recoversat.text.directions import directed, encode_directed
+from recoversat.text.directions import directed, encode_directed, prefix_of
 from recoversat.text.tokenizer import Tokenizer, join_subwords, load_tokenizer
 from recoversat.translator import Translator
 from recoversat.vocab import N_SPECIAL
@@ -129,7 +129,7 @@ def _write_graphs(
     weights = {name: tensor.numpy() for name, tensor in original.model.state_dict().items()}
     written = tuple(dict.fromkeys([*precisions, "fp32"]))
     cores, config = usable_cores(), original.config.model
-    learnt_from = _spread(original, valid, _CALIBRATION) if "int8" in precisions else []
+    text, learnt_from = sample_sources(original, valid, _CALIBRATION if "int8" in precisions else 0)
     choices = sorted(set(original.config.train.segment_choices))
     few = sorted({choices[0], choices[len(choices) // 2], choices[-1]})
     ranges = calibrate(original.model, learnt_from, few)
@@ -157,17 +157,25 @@ def _write_graphs(
     files: dict[str, dict[str, int]] = {
         name: {path.name: path.stat().st_size for path in sorted((out / name).iterdir())} for name in precisions
     }
-    return ExportReport(source, sample, agreements, int8, files, calibrated_on=len(learnt_from))
+    return ExportReport(source, sample, agreements, int8, files, len(learnt_from), text)
 
 
-def sample_sources(original: Original, valid: ValidationText | None) -> tuple[str, list[list[int]]]:
-    """Take sentences from all over the validation text, or make some up; also say which."""
-    if chosen := _spread(original, valid, _SAMPLE):
+def sample_sources(original: Original, valid: ValidationText | None, n: int = _SAMPLE) -> tuple[str, list[list[int]]]:
+    """Take n sentences from all over the validation text, or make some up; also say which."""
+    if chosen := _spread(original, valid, n):
         return "validation text", chosen
+    return "random ids, as there is no validation text", made_up_sources(original.tokenizer, original.config.data, n)
+
+
+def made_up_sources(tokenizer: Tokenizer, data: DataConfig, n: int) -> list[list[int]]:
+    """Draw ids for n sentences, in turn for each direction: without its tag a tagged model computes other values."""
     rng = np.random.default_rng(1)
-    lengths = rng.integers(1, 40, _SAMPLE)
-    made_up = [rng.integers(N_SPECIAL, original.tokenizer.size, length).tolist() for length in lengths]
-    return "random ids, as there is no validation text", made_up
+    tags = [tokenizer.encode([""], prefix_of(data, into))[0] for _, into in data.directions]
+    lengths = rng.integers(1, 40, n).tolist()
+    return [
+        [*tags[i % len(tags)], *rng.integers(N_SPECIAL, tokenizer.size, length).tolist()]
+        for i, length in enumerate(lengths)
+    ]
 
 
 def _spread(original: Original, valid: ValidationText | None, n: int) -> list[list[int]]:
@@ -183,5 +191,5 @@ def _refuse_other_tokens(agreements: Sequence[Agreement], force: bool) -> None:
         if one.precision == "fp32" and one.first_difference is not None and not force:
             raise UserError(
                 f"the exported model is not the original ({one.as_text()}, the first other one is sentence "
-                f"{one.first_difference + 1}); nothing was written; pass --force to keep it all the same"
+                f"{one.first_difference + 1}); nothing was written; where few sentences differ, by ties, pass --force"
             )

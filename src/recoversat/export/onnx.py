@@ -30,7 +30,8 @@ def export_model(
 ) -> list[Path]:
     """Write the graphs of each precision into a folder below `out` and return these folders.
 
-    `ranges` are those of the inputs of products (see `calibrate`); int8 without them follows each batch.
+    `ranges` are those of the inputs of products (see `calibrate`); int8 without them follows each batch, so that
+    translations depend on their neighbours: `export_folder` always has them.
     """
     known: dict[PrecisionName, Precision] = {"fp32": Fp32(), "int8": Int8(ranges)}
     if not config.stepwise:  # rows belong to no segment

@@ -11,15 +11,16 @@ import pytest
 
 from recoversat.cluster import run, shards, translating
 from recoversat.cluster.crew import Crew, parse_resources, parse_share
-from recoversat.cluster.manifest import Manifest, plan
+from recoversat.cluster.manifest import Manifest, plan, read_manifest
 from recoversat.cluster.run import merge
 from recoversat.cluster.shards import Shard, Worker
-from recoversat.cluster.translating import ModelGuard, read_result, shard_translator
+from recoversat.cluster.translating import ModelGuard, read_result, shard_translator, write_result
 from recoversat.errors import UserError
 from recoversat.files import storage
 from recoversat.files.model_folder import model_fingerprint
 from recoversat.pipeline.options import TranslateOptions
 from recoversat.show.progress import LineBar
+from recoversat.translator import WINDOW
 
 SETTINGS = {"model": "made up", "jsonl": False}
 
@@ -175,6 +176,37 @@ def test_damage_to_results_is_noticed(text: Path) -> None:
         with pytest.raises(UserError, match="remove it and start the run again"):
             merge(manifest)
         assert not (manifest.out / "in").exists()
+
+
+@pytest.mark.parametrize("jsonl", [False, True])
+@pytest.mark.parametrize("lines", [0, 3, 5])
+def test_a_result_with_another_number_of_lines_is_not_merged(tmp_path: Path, lines: int, jsonl: bool) -> None:
+    path = tmp_path / "in"
+    path.write_text("".join(f'{{"text": "line {number}"}}\n' for number in range(9)))
+    manifest = plan(tmp_path / "out", [path], SETTINGS | {"jsonl": jsonl}, 4)
+    for shard in manifest.shards():
+        write_result(shard.result, ["x"] * shard.sentences)
+    write_result(list(manifest.shards())[1].result, ["x"] * lines)
+    with pytest.raises(UserError, match=rf"{lines} lines for in, lines 5-8; remove it and start the run again"):
+        merge(manifest)
+    assert not (manifest.out / "in").exists()
+
+
+@pytest.mark.parametrize(("shard_size", "windows"), [(1, 1), (2 * WINDOW, 1), (2 * WINDOW + 1, 2), (5 * WINDOW, 3)])
+def test_shards_end_where_windows_do(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, shard_size: int, windows: int
+) -> None:
+    """A run writes what one translator writes: its shards cut no window of sentences that are batched together."""
+    window = 2 * WINDOW
+    (tmp_path / "in").write_text("".join(f"line {number}\n" for number in range(4 * window + 3)))
+    monkeypatch.setattr(run, "load_translator", lambda *_: Shouting([])())
+    asked = TranslateOptions(
+        [tmp_path / "in"], source="en", target="de", device="cpu", batch_size=2, shard_size=shard_size
+    )
+    run.translate_corpus(asked, tmp_path / "out", Crew())
+    (file,) = read_manifest(tmp_path / "out").files
+    assert [part.first for part in file.parts] == list(range(0, 4 * window + 3, windows * window))
+    assert (tmp_path / "out" / "in").read_text() == (tmp_path / "in").read_text().upper()
 
 
 def test_the_same_text_is_translated_once(tmp_path: Path) -> None:

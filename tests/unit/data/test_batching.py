@@ -1,4 +1,4 @@
-"""The vectorised batches hold exactly what the scalar functions make."""
+"""Batches hold exactly the rows that the paper makes of each sentence (tests/oracles.py)."""
 
 import numpy as np
 import pytest
@@ -7,9 +7,9 @@ from recoversat.config import TrainConfig
 from recoversat.data.batching import Batch, Batches, UpdatePlan, random_prob_at
 from recoversat.data.corpus import ParallelSentences, Sentences
 from recoversat.data.randomness import derived_seed, uniforms
-from recoversat.segments import rows
+from recoversat.segments import N_FIXED_DRAWS
 from recoversat.vocab import BOS, DEL, EOS, PAD
-from tests.oracles import divide
+from tests import oracles
 
 
 def corpus(n: int, seed: int = 0) -> ParallelSentences:
@@ -39,20 +39,15 @@ def sentences_of(batches: list[Batch]) -> dict[tuple[int, ...], tuple]:
     return found
 
 
-class Scripted:
-    """A random source that hands out the draws a batch would use for a sentence."""
-
-    def __init__(self, seed: int, epoch: int, sentence: int) -> None:
-        self.address = (seed * 2 + 1, epoch, np.array([sentence]))
-
-    def random(self, size: int) -> np.ndarray:
-        return uniforms(*self.address, 1 + size)[0, 1:]
+def draws_of(seed: int, epoch: int, sentence: int, length: int) -> list[float]:
+    """Return the draws that divide a sentence; the one before them chooses K."""
+    return uniforms(seed * 2 + 1, epoch, np.array([sentence]), 1 + N_FIXED_DRAWS + length)[0, 1:].tolist()
 
 
 @pytest.mark.parametrize("cut_at", ["token", "word"])
 @pytest.mark.parametrize("train_on_copies", [False, True])
 @pytest.mark.parametrize("k", [1, 2, 4, 10])
-def test_batches_equal_the_scalar_functions(k: int, train_on_copies: bool, cut_at: str) -> None:
+def test_batches_hold_the_rows_of_the_paper(k: int, train_on_copies: bool, cut_at: str) -> None:
     pairs = corpus(120)
     config = TrainConfig(segments=k, batch_tokens=400, steps=20, seed=3, train_on_copies=train_on_copies, cut_at=cut_at)
     batches = Batches.of(pairs, config, word_ends)
@@ -62,12 +57,11 @@ def test_batches_equal_the_scalar_functions(k: int, train_on_copies: bool, cut_a
         assert len(found) == len(chosen)
         for sentence in chosen:
             target = pairs.tgt[sentence].tolist()
-            may_cut = word_ends(np.array(target)) if cut_at == "word" else None
-            p = random_prob_at(config, update)
-            segments = divide(target, k, p, config.repeat_prob, Scripted(3, epoch, sentence), may_cut)
-            expected = rows(segments, train_on_copies)
-            columns = (expected.tokens, expected.labels, expected.steps, expected.segments)
-            assert found[tuple(pairs.src[sentence].tolist())] == tuple(column.tolist() for column in columns)
+            may_cut = word_ends(np.array(target)).tolist() if cut_at == "word" else None
+            p, draws = random_prob_at(config, update), draws_of(3, epoch, sentence, len(target))
+            segments = oracles.divided_by(target, k, p, config.repeat_prob, draws, may_cut)
+            columns = zip(*oracles.rows(segments, train_on_copies), strict=True)
+            assert found[tuple(pairs.src[sentence].tolist())] == tuple(map(list, columns))
 
 
 def test_an_epoch_sees_each_sentence_once_and_epochs_differ() -> None:

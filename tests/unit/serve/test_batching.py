@@ -185,6 +185,26 @@ def test_whoever_fills_the_queue_makes_room_for_others() -> None:
     assert all(isinstance(result, QueueFullError) for result in greedy[3:])
 
 
+@pytest.mark.parametrize(("queue", "seconds"), [(1, 1), (100, 5), (399, 20), (1000, 30)])
+def test_whoever_is_refused_is_told_to_come_back_within_half_a_minute(queue: int, seconds: int) -> None:
+    worker = Doing(same, is_open=False)
+
+    async def main() -> int:
+        batcher = Batcher([worker], BatchLimits(jobs=1, window=0, queue=queue))
+        first = batcher.submit("greedy", jobs("a", [(0, 1)]))
+        await busy(worker)
+        first += batcher.submit("greedy", jobs("a", [(number, 1) for number in range(queue)]))
+        with pytest.raises(QueueFullError) as refused:
+            batcher.submit("greedy", jobs("a", [(0, 1)]))
+        for future in first:
+            future.cancel()
+        worker.gate.set()
+        batcher.close()
+        return refused.value.retry_after
+
+    assert asyncio.run(main()) == seconds  # none has been done yet: 0.05 seconds each are expected
+
+
 def test_what_a_lost_worker_held_is_done_by_another_each_alone() -> None:
     def dies_of_seven(group: str, tasks: list[int]) -> list[int]:
         if 7 in tasks:

@@ -1,11 +1,14 @@
 """Our own fields: K, steps, score, the trace and forced tokens; never there unless asked for."""
 
 import json
+import math
 from typing import Any
 
 import pytest
 from starlette.testclient import TestClient
 
+from recoversat.inference.translation import Translation
+from recoversat.serve.work.translating import Outcome
 from tests.unit.serve.fake_translator import MakeClient, fake_model
 
 SENTENCE = "two dogs run in the park"
@@ -167,6 +170,15 @@ def test_the_dial_reaches_the_model_and_confidence_comes_back(make_client: MakeC
     assert model.translator.modes[-1] == "exact"
     several = client.post("/translate", json=asked | {"q": ["the dogs", ""], "confidence": True}).json()
     assert several["confidence"] == [0.5, None]
+
+
+def test_each_token_of_a_request_has_the_same_weight_in_its_confidence() -> None:
+    short, long = (Translation("", "", ids=[7] * n, confidence=sure) for n, sure in ((1, 0.9), (7, 0.3)))
+    together = (2 * math.log(0.9) + 8 * math.log(0.3)) / 10  # with an EOS each
+    silent = Translation("", "")  # nothing was translated
+    assert Outcome("", sentences=[short, silent, long]).confidence == pytest.approx(math.exp(together))
+    assert Outcome("", sentences=[long]).confidence == pytest.approx(0.3)
+    assert Outcome("", sentences=[silent]).confidence is None
 
 
 @pytest.mark.parametrize(

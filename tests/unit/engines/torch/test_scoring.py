@@ -12,9 +12,9 @@ from recoversat.engines.torch import scoring
 from recoversat.engines.torch.scoring import delete_probs, score_pairs
 from recoversat.errors import UserError
 from recoversat.model.transformer import Transformer
-from recoversat.segments import assemble, rows
+from recoversat.segments import assemble
 from recoversat.vocab import BOS, DEL, EOS, N_SPECIAL, PAD, UNK
-from tests.oracles import divide
+from tests import oracles
 
 V = 19
 
@@ -107,12 +107,13 @@ def test_an_unknown_token_in_a_target_costs_but_does_not_forbid(model: Transform
 @torch.inference_mode()
 def test_several_segments_are_scored_as_training_divides_them(model: Transformer, n_segments: int) -> None:
     source, target = [9, 10, 11], [12, 13, 14, 15, 16]
-    r = rows(divide(target, n_segments, 0.0, 0.0, np.random.default_rng(0)))
-    src, inputs = torch.tensor([source]), [torch.from_numpy(x)[None] for x in (r.tokens, r.steps, r.segments)]
+    r = oracles.rows(oracles.divided_evenly(target, n_segments))
+    tokens, labels, steps, segments = torch.tensor(r).T
+    src, inputs = torch.tensor([source]), [column[None] for column in (tokens, steps, segments)]
     hidden = model(src, torch.arange(3)[None], torch.ones_like(src), *inputs, torch.ones_like(inputs[0]))
     logits = model.logits(hidden)[0]
     logits[:, [PAD, BOS, UNK]] = -torch.inf
-    expected = logits.log_softmax(-1)[torch.arange(len(r.labels)), torch.from_numpy(r.labels)]
+    expected = logits.log_softmax(-1)[torch.arange(len(r)), labels]
     (score,) = score_pairs(model, [(source, target)], n_segments=n_segments)
     assert [p for segment in score.log_probs for p in segment] == pytest.approx(expected.tolist(), abs=1e-4)
     assert list(map(len, score.log_probs)) == list(map(len, score.segments))

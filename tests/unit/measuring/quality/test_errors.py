@@ -7,8 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from recoversat.measuring.quality.errors import error_rates, missing_ratio, relative_increment, repeated_ratio
+from tests import oracles
 
 SENTENCES = st.lists(st.lists(st.integers(5, 12), max_size=25), max_size=4)
+SENTENCE = st.lists(st.integers(5, 12), min_size=1, max_size=25)
 
 REPEATED = [
     # (what it shows, sentences, repeated tokens, all tokens)
@@ -62,19 +64,30 @@ def test_missing_ratio_refuses_unequal_numbers_of_sentences():
 
 @given(SENTENCES)
 def test_repeated_ratio_is_the_printed_double_sum(sentences):
-    """Write the formula out with 1-based j and i, as printed."""
-    hits = 0
-    for y in sentences:
-        for j in range(2, len(y) + 1):
-            hits += sum(1 for i in range(1, 10) if j - i >= 1 and y[j - 1] == y[j - i - 1]) >= 1
-    assert repeated_ratio(sentences) == pytest.approx(hits / max(1, sum(map(len, sentences))))
+    if any(sentences):
+        assert repeated_ratio(sentences) == pytest.approx(float(oracles.repeated_ratio(sentences)))
 
 
 @given(SENTENCES, st.randoms())
 def test_missing_ratio_is_the_printed_sum(references, random):
     sentences = [random.sample(y, random.randint(0, len(y))) for y in references]
-    missing = sum(max(r.count(w) - y.count(w), 0) for y, r in zip(sentences, references, strict=True) for w in set(r))
-    assert missing_ratio(sentences, references) == pytest.approx(missing / max(1, sum(map(len, references))))
+    if any(references):
+        assert missing_ratio(sentences, references) == pytest.approx(
+            float(oracles.missing_ratio(sentences, references))
+        )
+
+
+@given(st.lists(st.tuples(SENTENCE, SENTENCE, SENTENCE), min_size=1, max_size=4))
+def test_rep_and_mis_are_the_printed_increments(triples):
+    ours, at, references = map(list, zip(*triples, strict=True))
+    rates = error_rates(ours, "AT", at, references)
+    repeated, missing = oracles.repeated_ratio(at), oracles.missing_ratio(at, references)
+    if repeated:
+        rep = oracles.relative_increment(oracles.repeated_ratio(ours), repeated)
+        assert rates.rep == pytest.approx(float(rep))
+    if missing:
+        mis = oracles.relative_increment(oracles.missing_ratio(ours, references), missing)
+        assert rates.mis == pytest.approx(float(mis))
 
 
 def test_rep_and_mis_are_percent_relative_to_the_at_system():

@@ -10,6 +10,7 @@ from recoversat.measuring.quality.errors import error_rates
 from recoversat.measuring.quality.metrics import chosen_metrics, corpus_score
 from recoversat.measuring.quality.outputs import SystemOutput, TestSet
 from recoversat.measuring.quality.results import EvaluationPlan, evaluate
+from tests import oracles
 
 PLAN = EvaluationPlan(at_system="AT", baseline="AT", n_samples=50)
 
@@ -27,6 +28,21 @@ def test_each_result_is_that_of_its_system_and_test_set(toy, systems):
         assert result.confidence == measure_confidence(output.scores, output.hypotheses, toy.references)
         assert result.segments.total == len(output.hypotheses) * output.settings["K"]
     assert results[0].test_set_hash == toy.fingerprint != results[3].test_set_hash
+
+
+@pytest.mark.parametrize("baseline", [None, "AT", "K=2", "K=10"])
+@pytest.mark.parametrize("at", [0, 2])
+def test_rep_and_mis_are_relative_to_the_at_system_whatever_the_baseline(toy, systems, at, baseline):
+    at_system, references = systems[at], toy.reference_tokens
+    plan = EvaluationPlan(at_system=at_system.name, baseline=baseline, n_samples=2)
+    for result, output in zip(evaluate(systems, [toy], plan), systems, strict=True):
+        repeated = oracles.repeated_ratio(output.tokens), oracles.repeated_ratio(at_system.tokens)
+        missing = (oracles.missing_ratio(one, references) for one in (output.tokens, at_system.tokens))
+        assert result.errors.relative_to == at_system.name
+        assert result.errors.rep == pytest.approx(float(oracles.relative_increment(*repeated)))
+        assert result.errors.mis == pytest.approx(float(oracles.relative_increment(*missing)))
+        compared = {comparison.baseline for comparison in result.comparisons}
+        assert compared == ({baseline} if baseline and baseline != output.name else set())
 
 
 def test_the_baseline_is_not_compared_with_itself(toy, systems):

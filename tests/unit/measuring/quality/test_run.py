@@ -216,6 +216,18 @@ def test_no_plots_without_matplotlib(folder, monkeypatch, capsys, drawn):
     assert "pip install 'recoversat[train]'" in capsys.readouterr().err
 
 
+@pytest.mark.usefixtures("engine")
+def test_the_command_tells_at_from_baseline(folder):
+    (folder / "out.one").write_text("the house in\n\ngas in a\nc b a\n")
+    options = ["--system", "m=model", "--system", "o=out.{test}", "--test", "one=one.src,one.ref", "--out", "report"]
+    done = CliRunner().invoke(app, ["evaluate", *options, "--at", "m", "--baseline", "o", "--samples", "2"])
+    assert done.exit_code == 0, done.output
+    model, plain = record(folder, "m"), record(folder, "o")
+    assert model["errors"]["relative_to"] == "m"
+    assert {one["baseline"] for one in model["comparisons"]} == {"o"}
+    assert plain["comparisons"] == []
+
+
 def test_the_command_prints_its_tables_as_latex(folder):
     options = ["--system", "a_b=one.ref", "--test", "one=one.src,one.ref", "--out", "tex"]
     done = CliRunner().invoke(app, ["evaluate", *options, "--format", "latex"])

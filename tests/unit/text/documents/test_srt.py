@@ -85,6 +85,13 @@ def test_a_longer_translation_gets_more_lines() -> None:
     assert word.splitlines()[2:] == ["x" * 60, "one"]
 
 
+def test_words_that_do_not_fill_a_line_get_a_second_one_more() -> None:
+    words = ["Donaudampfschifffahrts-", "Gesellschaftskapitaens-", "Muetzenbaenderfabrikant"]
+    assert len(" ".join(words)) < 2 * 42  # two lines, if words could be cut
+    long = translated(f"1\n{TIMES}Donaudampf\n", Donaudampf=" ".join(words))
+    assert long.splitlines()[2:] == words
+
+
 def test_a_space_in_a_tag_is_no_place_for_a_break() -> None:
     source = f'1\n{TIMES}Say <font color="red" face="x">no\nnow</font> please\n'
     assert translated(source) == source
