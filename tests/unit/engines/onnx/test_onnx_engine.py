@@ -2,9 +2,9 @@ import json
 import shutil
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from threading import Event
 from typing import Any
 
 import numpy as np
@@ -14,6 +14,7 @@ import pytest
 import torch
 
 from recoversat.config import ModelConfig
+from recoversat.decoding import stopping
 from recoversat.decoding.stepping import FREE, Ints
 from recoversat.decoding.stopping import StoppedError, stoppable
 from recoversat.engines.engine import Options, StepEngine
@@ -432,17 +433,25 @@ def test_whatever_an_engine_does_is_stopped_between_steps(
             sources, [(2, 3)] * 8, Options(extra_steps=60), lambda b, one: one.segments[0]
         ),
     }
-    real, encode, pause = Binding.run, engine._graphs.encoder.run, 0.0
+    real, encode, stops = Binding.run, engine._graphs.encoder.run, list[Event]()
+
+    def counted() -> None:
+        runs.append(1)
+        if len(runs) > 2 and stops:  # what the threads that work are told to look at
+            stops[-1].wait(60)
 
     def run(self: Binding) -> None:
-        runs.append(1)
-        time.sleep(pause)
+        counted()
         real(self)
 
     def run_encoder(*arguments: Any) -> Any:
-        runs.append(1)
-        time.sleep(pause)
+        counted()
         return encode(*arguments)
+
+    class Noted(Event):
+        def __init__(self) -> None:
+            super().__init__()
+            stops.append(self)
 
     monkeypatch.setattr(engine._graphs.encoder, "run", run_encoder)
     monkeypatch.setattr(onnx_engine, "_ROWS", 24)  # several parts
@@ -455,11 +464,12 @@ def test_whatever_an_engine_does_is_stopped_between_steps(
         if len(runs) >= 2:
             raise StoppedError
 
-    pause = 0.02 * (threads - 1)  # the thread that watches others looks every hundredth of a second
+    monkeypatch.setattr(stopping, "Event", Noted)
     with pytest.raises(StoppedError), stoppable(check):
         work[what]()
-    assert len(runs) <= 3 if threads == 1 else len(runs) < whole
+    monkeypatch.setattr(stopping, "Event", Event)
+    assert len(runs) <= (2 if threads == 1 else 2 + 2 * threads) < whole  # threads end the step they are in: two runs
     runs.clear()
-    pause = 0.0
+    stops.clear()
     work[what]()
     assert len(runs) == whole
