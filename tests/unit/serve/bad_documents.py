@@ -29,7 +29,7 @@ def wait_for(path: str) -> str:
 
 
 def doze(*_: Any) -> None:
-    time.sleep(600)
+    time.sleep(90)
 
 
 def allocate(*_: Any) -> None:
