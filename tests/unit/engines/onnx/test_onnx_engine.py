@@ -70,8 +70,9 @@ def test_hypotheses_of_a_sentence_change_places_without_copying_its_source(folde
     one, other = stepped(swapped), stepped([0, 1, 2, 3])
     memory = one._memory
     expected = other.step(tokens[swapped], alive).log_probs[swapped]
-    assert one.step(tokens, alive).log_probs.tolist() == expected.tolist()
-    assert len(np.unique(expected)) == 4
+    # a row may be added up in another order where it stands elsewhere
+    np.testing.assert_allclose(one.step(tokens, alive).log_probs, expected, atol=1e-4)
+    assert np.diff(np.sort(expected.ravel())).min() > 1e-2
     assert one._memory is memory
     one.keep(np.array([2, 0]))
     assert one._memory.shape[1] == 2
