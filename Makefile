@@ -3,7 +3,7 @@ VENV ?= .venv
 DEMO ?= .venv-demo
 PY := $(VENV)/bin/python
 
-.PHONY: setup demo test test-core lint lines docs mutants fuzz reproduce
+.PHONY: setup demo test test-core test-anywhere lint lines docs mutants fuzz reproduce
 setup: $(VENV)/.installed
 $(VENV)/.installed: pyproject.toml constraints.txt
 	python3 -m venv $(VENV)
@@ -29,6 +29,9 @@ test: setup
 
 test-core: setup  # a fresh environment without extras, so without torch, translates with an exported model
 	$(PY) tests/core_install.py
+
+test-anywhere: setup  # what computes, under other instruction sets, numbers of threads and kernel kits
+	$(PY) -m tests.anywhere
 
 lint: setup
 	$(PY) -m ruff check . && $(PY) -m ruff format --check . && $(PY) -m mypy

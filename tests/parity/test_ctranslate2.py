@@ -18,7 +18,7 @@ from recoversat.model.transformer import Transformer
 from recoversat.text.tokenizer import BpeTokenizer
 from recoversat.vocab import EOS, N_SPECIAL, SPECIAL_PIECES
 from tests.parity.test_onnx import SHAPES, sources_of
-from tests.processors import needs_vnni
+from tests.processors import needs_onednn_with_vnni, needs_vnni
 
 pytest.importorskip("ctranslate2")
 EXTRA = 6
@@ -72,6 +72,7 @@ def test_fp32_writes_the_same_tokens(shape: str, tmp_path: Path) -> None:
 
 
 @needs_vnni
+@needs_onednn_with_vnni
 @pytest.mark.parametrize("shape", SHAPES)
 def test_int8_writes_nearly_the_same(shape: str, tmp_path: Path) -> None:
     engine, peer = both(shape, tmp_path, "int8")

@@ -12,6 +12,7 @@ import urllib.request
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from dataclasses import dataclass
 from http.client import HTTPConnection
 from pathlib import Path
 
@@ -38,19 +39,31 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
         yield running
 
 
+@dataclass(frozen=True)
+class Cost:
+    """Seconds of processor time, and the bytes that a worker holds afterwards."""
+
+    seconds: float
+    memory: int
+
+
 @pytest.fixture(scope="module")
-def ordinary(server: Running) -> float:
-    """Seconds of processor time that an ordinary text of the same length takes."""
+def ordinary(server: Running) -> Cost:
+    """What an ordinary text of the same length costs."""
     sentences = (Path(__file__).parents[1] / "data/tatoeba.en").read_text(encoding="utf-8").split("\n")
     before = seconds_used(server)
     server.post("/translate", timeout=60, q=" ".join(sentences)[:9990], **EN_DE)
-    return seconds_used(server) - before
+    return Cost(seconds_used(server) - before, memory_held(server))
 
 
 def seconds_used(server: Running) -> float:
     """Processor time of the server and its workers so far: it does not depend on who else uses the machine."""
     times = [psutil.Process(pid).cpu_times() for pid in [server.process.pid, *server.workers()]]
     return sum(time.user + time.system for time in times)
+
+
+def memory_held(server: Running) -> int:
+    return max(psutil.Process(pid).memory_info().rss for pid in server.workers())
 
 
 def port(server: Running) -> int:
@@ -90,17 +103,17 @@ def held(server: Running) -> Iterator[None]:
     ids=["accents", "conversion", "tag name", "attribute", "last word"],
 )
 def test_a_nasty_text_costs_no_more_than_others(
-    server: Running, ordinary: float, text: str, format_: str, share: float
+    server: Running, ordinary: Cost, text: str, format_: str, share: float
 ) -> None:
     workers, before = server.workers(), seconds_used(server)
     with ThreadPoolExecutor(1) as pool:
         nasty = pool.submit(server.post, "/translate", timeout=60, q=text, format=format_, **EN_DE)
         assert server.get("/livez")
         nasty.result()
-    assert seconds_used(server) - before < share * ordinary
+    assert seconds_used(server) - before < share * ordinary.seconds
     assert server.workers() == workers
     assert server.post("/translate", q="alpha", **EN_DE)["translatedText"]
-    assert max(psutil.Process(pid).memory_info().rss for pid in workers) < 600 << 20
+    assert memory_held(server) < 1.5 * ordinary.memory
 
 
 def test_half_sent_headers_keep_nobody_out(folder: Path, tmp_path: Path) -> None:
@@ -275,10 +288,9 @@ def test_a_file_that_does_harm_costs_nobody_else_anything(tmp_path: Path) -> Non
         (fork_server,) = [pid for pid in server.workers() if pid not in workers]
         looping = pool.submit(send_file, server, "loop")
         until(lambda: bool(psutil.Process(fork_server).children()))
-        start = time.monotonic()
         assert server.get("/livez")
         assert server.post("/translate", q="alpha", **EN_DE)["translatedText"]
-        assert time.monotonic() - start < 2
+        assert not looping.done()
         psutil.Process(fork_server).children()[0].kill()  # as a system does that has no memory left
         assert looping.result() == 400
         waiting = pool.submit(send_file, server, "slowly alpha")

@@ -1,6 +1,6 @@
 """What the tests of models that write all at once share: small models, random pairs, and their batches."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import numpy as np
 import torch
@@ -9,7 +9,6 @@ from recoversat.config import Kind, ModelConfig, TrainConfig
 from recoversat.data.batching import Batch, Batches
 from recoversat.data.corpus import ParallelSentences, Sentences
 from recoversat.model.nat import NatTransformer
-from recoversat.training.loss import Loss
 from recoversat.vocab import N_SPECIAL
 
 V = 25
@@ -55,25 +54,3 @@ def one_by_one(src: list[list[int]], tgt: list[list[int]]) -> Iterator[Batch]:
             tokens=torch.zeros_like(n_tgt), labels=torch.tensor([target]), steps=n_tgt,
             segments=torch.zeros_like(n_tgt), sentence=torch.ones_like(n_tgt), n_target_tokens=len(target),
         )  # fmt: skip
-
-
-def trained(
-    config: ModelConfig, loss_of: Callable[[NatTransformer], Loss], updates: int, rate: float
-) -> NatTransformer:
-    """Let a fresh model learn."""
-    torch.manual_seed(0)
-    model = NatTransformer(config)
-    optimizer = torch.optim.Adam(model.parameters(), lr=rate)
-    for _ in range(updates):
-        loss = loss_of(model)
-        optimizer.zero_grad()
-        (loss.smoothed / loss.n_labels).backward()
-        optimizer.step()
-    return model
-
-
-def shortened(n: int, longest: int) -> tuple[list[list[int]], list[list[int]]]:
-    """Make pairs to learn from: a target is its source without the last token."""
-    rng = np.random.default_rng(8)
-    src = [rng.integers(N_SPECIAL, V, size=length).tolist() for length in rng.integers(3, longest + 1, size=n)]
-    return src, [source[:-1] for source in src]

@@ -1,4 +1,4 @@
-"""CMLM: how many tokens are masked, what is predicted from what, and that it learns."""
+"""CMLM: how many tokens are masked, and what is predicted from what."""
 
 import numpy as np
 import pytest
@@ -13,8 +13,8 @@ from recoversat.training.loss import smoothed_cross_entropy
 from recoversat.training.masking import draw_masks
 from recoversat.training.nat import length_loss
 from recoversat.training.objective import batch_loss
-from recoversat.vocab import EOS, MASK, PAD
-from tests.unit.model.one_pass import CPU, config_of, one_by_one, opinionated, packed, random_pairs, shortened, trained
+from recoversat.vocab import MASK, PAD
+from tests.unit.model.one_pass import CPU, config_of, one_by_one, opinionated, random_pairs
 
 CONFIG = config_of("cmlm")
 
@@ -85,11 +85,3 @@ def test_lengths_are_the_likeliest_ones_and_passes_are_counted() -> None:
 def test_a_teacher_does_not_judge_what_judges_itself() -> None:
     with pytest.raises(UserError, match="only a one-step model"):
         TorchNatEngine(opinionated(CONFIG, 8), CPU).judged_by(TorchEngine(Transformer(CONFIG), CPU), 3)
-
-
-def test_a_tiny_cmlm_learns() -> None:
-    src, tgt = shortened(16, longest=6)
-    batch = packed(src, tgt).to(CPU)
-    model = trained(CONFIG, lambda model: batch_loss(model, batch, 0.0, False), 150, 5e-3)
-    results = TorchNatEngine(model, CPU).decode(src, np.ones(len(src)), Options(iterations=4, lengths=3))
-    assert sum(one.segments == [[*target, EOS]] for one, target in zip(results, tgt, strict=True)) >= 15

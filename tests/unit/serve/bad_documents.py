@@ -21,13 +21,15 @@ def loop(*_: Any) -> None:
         pass
 
 
-def sleep(seconds: float) -> float:
-    time.sleep(seconds)
-    return seconds
+def wait_for(path: str) -> str:
+    """Wait until there is such a file."""
+    while not os.path.exists(path):
+        time.sleep(0.01)
+    return path
 
 
 def doze(*_: Any) -> None:
-    time.sleep(20)
+    time.sleep(90)
 
 
 def allocate(*_: Any) -> None:

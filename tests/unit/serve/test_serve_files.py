@@ -218,12 +218,11 @@ def test_others_are_answered_while_a_reader_loops(make_client: MakeClient, monke
     with make_client() as client, ThreadPoolExecutor(2) as pool:
         stuck = [pool.submit(send, client, REPORT, "a.docx") for _ in range(2)]
         until(lambda: len(readers()) == 2)
-        start = time.monotonic()
         for _ in range(10):
             assert client.get("/livez").status_code == 200
             text = {"q": "two dogs", **EN_DE}
             assert client.post("/translate", json=text).json() == {"translatedText": "TWO DOGS"}
-        assert time.monotonic() - start < 5
+        assert not any(one.done() for one in stuck)
         for reader in readers():
             reader.kill()
         assert [one.result().status_code for one in stuck] == [400, 400]

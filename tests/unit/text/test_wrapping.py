@@ -1,7 +1,6 @@
 """Hard-wrapped paragraphs."""
 
 import textwrap
-import time
 
 import pytest
 from hypothesis import given
@@ -9,6 +8,7 @@ from hypothesis import strategies as st
 
 from recoversat.text.documents.translating import translate_documents
 from recoversat.text.wrapping import Wrapped, is_wrapped, paragraphs
+from tests.growth import LINEAR, slowdown
 
 PROSE = (
     "The house at the end of the road was old, and nobody had lived in it for many years. Children said that it was"
@@ -85,10 +85,8 @@ def test_the_parts_are_the_text(pieces: list[str]) -> None:
 
 
 def test_many_short_paragraphs_take_linear_time() -> None:
-    def seconds(times: int) -> float:
-        text, start = times * "a\n\n", time.thread_time()
+    def read(times: int) -> None:
+        text = times * "a\n\n"
         assert "".join(part for part in paragraphs(text) if isinstance(part, str)) == text
-        return time.thread_time() - start
 
-    few = min(seconds(100_000) for _ in range(2))
-    assert seconds(400_000) < 8 * max(few, 0.03)  # a square would be 16
+    assert slowdown(read, 100_000) < LINEAR

@@ -131,12 +131,12 @@ def alone(engine: NativeEngine, options: Options, counts: Ints = MIXED_K) -> lis
 @pytest.mark.parametrize("scores", [True, False])
 @pytest.mark.parametrize("side_by_side", [1, 2, 8, 1000])
 def test_a_batch_is_what_its_sentences_are_alone(
-    engine: NativeEngine, folder: Path, side_by_side: int, scores: bool
+    engine: NativeEngine, folder: Path, kits: list[str], side_by_side: int, scores: bool
 ) -> None:
     options = replace(ALL, scores=scores)
     wanted = alone(engine, options)
     assert len({one.steps for one in wanted}) > 4  # they end one after the other
-    for kit in library.kits():
+    for kit in kits:
         own = NativeEngine(folder, CONFIG, kit=kit)
         own._model.side_by_side = side_by_side
         assert own.decode(MIXED, MIXED_K, options) == wanted  # to the bit
@@ -273,24 +273,23 @@ def test_the_likeliest_are_those_of_a_stable_sort() -> None:
         assert (_likeliest(rows, n) == np.argsort(-rows, axis=1, kind="stable")[:, :n]).all()
 
 
-def test_all_kits_write_the_same(engine: NativeEngine, folder: Path) -> None:
+def test_all_kits_write_the_same(engine: NativeEngine, folder: Path, kits: list[str]) -> None:
     written = decode(engine, 5)
     pairs = [(source, one.segments[0][:-1]) for source, one in zip(SOURCES, decode(engine, 1), strict=True)]
     scored = engine.score(pairs)
-    for kit in library.kits():
+    for kit in kits:
         own = NativeEngine(folder, CONFIG, kit=kit)
         same(decode(own, 5), written)
         same(own.score(pairs), scored)
 
 
-@pytest.mark.usefixtures("built")
-def test_of_equals_the_first_is_chosen(tmp_path: Path) -> None:
+def test_of_equals_the_first_is_chosen(tmp_path: Path, kits: list[str]) -> None:
     weights = talkative_weights()
     pieces = weights["embedding.weight"]
     pieces[101:200:2], firsts = pieces[100:200:2], set(range(100, 200, 2))
     pieces[200:300] = pieces[100:200]
     [made] = export_model(weights, CONFIG, tmp_path, ("int8",), made_up_ranges(weights))
-    for kit in library.kits():
+    for kit in kits:
         own = NativeEngine(made, CONFIG, kit=kit)
         for options in (ALL, replace(ALL, scores=False), replace(ALL, top_tokens=1)):
             used = {token for one in decode(own, 5, options) for segment in one.segments for token in segment}

@@ -2,9 +2,9 @@ import json
 import shutil
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from threading import Event
 from typing import Any
 
 import numpy as np
@@ -14,6 +14,7 @@ import pytest
 import torch
 
 from recoversat.config import ModelConfig
+from recoversat.decoding import stopping
 from recoversat.decoding.stepping import FREE, Ints
 from recoversat.decoding.stopping import StoppedError, stoppable
 from recoversat.engines.engine import Options, StepEngine
@@ -68,8 +69,9 @@ def test_hypotheses_of_a_sentence_change_places_without_copying_its_source(folde
     one, other = stepped(swapped), stepped([0, 1, 2, 3])
     memory = one._memory
     expected = other.step(tokens[swapped], alive).log_probs[swapped]
-    assert one.step(tokens, alive).log_probs.tolist() == expected.tolist()
-    assert len(np.unique(expected)) == 4
+    # a row may be added up in another order where it stands elsewhere
+    np.testing.assert_allclose(one.step(tokens, alive).log_probs, expected, atol=1e-4)
+    assert np.diff(np.sort(expected.ravel())).min() > 1e-2
     assert one._memory is memory
     one.keep(np.array([2, 0]))
     assert one._memory.shape[1] == 2
@@ -428,17 +430,25 @@ def test_whatever_an_engine_does_is_stopped_between_steps(
         "encode": lambda: [engine.encode(sources) for _ in range(20)],
         "exact": lambda: decode_exactly(engine, sources[:1], k[:1], Options(limits=np.array([60]))),
     }
-    real, encode, pause = Binding.run, engine._graphs.encoder.run, 0.0
+    real, encode, stops = Binding.run, engine._graphs.encoder.run, list[Event]()
+
+    def counted() -> None:
+        runs.append(1)
+        if len(runs) > 2 and stops:  # what the threads that work are told to look at
+            stops[-1].wait(60)
 
     def run(self: Binding) -> None:
-        runs.append(1)
-        time.sleep(pause)
+        counted()
         real(self)
 
     def run_encoder(*arguments: Any) -> Any:
-        runs.append(1)
-        time.sleep(pause)
+        counted()
         return encode(*arguments)
+
+    class Noted(Event):
+        def __init__(self) -> None:
+            super().__init__()
+            stops.append(self)
 
     monkeypatch.setattr(engine._graphs.encoder, "run", run_encoder)
     monkeypatch.setattr(onnx_engine, "_ROWS", 24)  # several parts
@@ -451,11 +461,12 @@ def test_whatever_an_engine_does_is_stopped_between_steps(
         if len(runs) >= 2:
             raise StoppedError
 
-    pause = 0.02 * (threads - 1)  # the thread that watches others looks every hundredth of a second
+    monkeypatch.setattr(stopping, "Event", Noted)
     with pytest.raises(StoppedError), stoppable(check):
         work[what]()
-    assert len(runs) <= 3 if threads == 1 else len(runs) < whole
+    monkeypatch.setattr(stopping, "Event", Event)
+    assert len(runs) <= (2 if threads == 1 else 2 + 2 * threads) < whole  # threads end the step they are in: two runs
     runs.clear()
-    pause = 0.0
+    stops.clear()
     work[what]()
     assert len(runs) == whole

@@ -19,7 +19,7 @@ from recoversat.errors import UserError
 from recoversat.measuring import own
 from recoversat.measuring.specs import SystemSpec
 from recoversat.measuring.speed import measure as measuring
-from recoversat.measuring.speed import untrained
+from recoversat.measuring.speed import untrained, worker
 from recoversat.measuring.speed.fixed import FixedEngine, lives
 from recoversat.measuring.speed.machine import busy_seconds, machine
 from recoversat.measuring.speed.measure import Measured, Task, Timing, make_tasks, measure
@@ -290,17 +290,19 @@ def test_an_untrained_model_writes_as_many_tokens_as_it_is_told(monkeypatch: pyt
     assert (timed["tokens"], fixed["tokens"]) == (40, 18)
 
 
-@pytest.mark.parametrize("seconds", [0, 0.1])
-def test_a_worker_warms_up_for_as_long_as_it_is_told(monkeypatch: pytest.MonkeyPatch, seconds: float) -> None:
-    system, called = FakeSystem(), list[float]()
-    monkeypatch.setattr(own, "load_system", lambda *_, **__: system)
-    monkeypatch.setattr(FakeSystem, "translate", lambda *_: called.append(time.perf_counter()) or [])
+@pytest.mark.parametrize(("seconds", "first", "later"), [(0, 3, 1), (10, 11, 11)])
+def test_a_worker_warms_up_for_as_long_as_it_is_told(
+    monkeypatch: pytest.MonkeyPatch, seconds: float, first: int, later: int
+) -> None:
+    called: list[object] = []
+    monkeypatch.setattr(own, "load_system", lambda *_, **__: FakeSystem())
+    monkeypatch.setattr(FakeSystem, "translate", lambda *_: called.append(_) or [])
+    clock = SimpleNamespace(perf_counter=lambda: len(called), process_time=time.process_time)  # each call: a second
+    monkeypatch.setattr(worker, "time", clock)
     turn = {"do": "time", "batches": [["a"], ["b"], ["c"]], "length": None}
     conversation(LOAD | {"warm_up": seconds}, turn, turn)
-    if seconds:
-        assert called[-3] - called[1] > 1.9 * seconds  # twice
-    else:  # the first sentence; all batches of a new shape, then one, and those that are timed
-        assert len(called) == 1 + (3 + 3) + (1 + 3)
+    # a sentence when it is loaded; all batches of a new shape at least, later one, and those that are timed
+    assert len(called) == 1 + (first + 3) + (later + 3)
 
 
 def test_without_ctranslate2_its_row_says_so(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

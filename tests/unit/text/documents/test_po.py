@@ -2,7 +2,6 @@
 
 import gettext
 import subprocess
-import time
 from pathlib import Path
 
 import polib
@@ -11,6 +10,7 @@ import pytest
 from recoversat.errors import UserError
 from recoversat.text.documents import Languages, parse
 from recoversat.text.documents.translating import translate_documents
+from tests.growth import LINEAR, slowdown
 
 FILE = Path(__file__).parents[3] / "data" / "documents" / "messages.po"
 SOURCE = FILE.read_text(encoding="utf-8")
@@ -47,13 +47,10 @@ def test_a_rule_of_plurals_is_understood_once_for_all_messages(monkeypatch: pyte
 
 
 def test_a_message_of_many_lines_takes_linear_time() -> None:
-    def seconds(times: int) -> float:
-        source, start = 'msgid ""\n' + times * '"a"\n' + 'msgstr ""\n', time.thread_time()
-        parse(source, "po", Languages("en", "de"))
-        return time.thread_time() - start
+    def read(times: int) -> None:
+        parse('msgid ""\n' + times * '"a"\n' + 'msgstr ""\n', "po", Languages("en", "de"))
 
-    few = min(seconds(100_000) for _ in range(2))
-    assert seconds(400_000) < 8 * max(few, 0.03)  # a square would be 16
+    assert slowdown(read, 100_000) < LINEAR
 
 
 @pytest.mark.parametrize(
