@@ -58,7 +58,7 @@ class NativeEngine(StepEngine):
         self._config, self._threads = config, threads
         self._model = NativeModel(folder, config, kit)
         self._pool = ThreadPoolExecutor(threads) if threads > 1 else None
-        table = folder.parent / TABLE
+        table = folder / TABLE
         self._lists = lists_of(table, config.vocab_size or 0) if table.is_file() else None
         size = self._model.places
         self._bias, self._single_bias = logit_biases(config.vocab_size or size, size)
