@@ -128,8 +128,7 @@ struct PyDecoder : Decoder {
     for (const auto& sentence : sentences) {
       for (const auto& bias : sentence->biases) check_bias(bias, *model);
       if (sentence->source_cache) check_cache(*sentence->source_cache, *model);
-      longest = std::max(longest, sentence->source.size());
-      for (const int steps : sentence->max_steps) longest = std::max(longest, size_t(std::max(steps, 1)));
+      longest = std::max(longest, sentence->longest());
     }
     Batch batch{{sentences.begin(), sentences.end()}, checked_positions(given, longest, *model), std::move(shortlist),
                 scores, std::max(max_rows, 1), max_bytes, verify};
@@ -265,6 +264,7 @@ NB_MODULE(_engine, m) {
                                        std::move(source_cache), {}, {}, 0}, {bias, first_bias}};
           },
           "source"_a, "max_steps"_a, "bias"_a, "first_bias"_a, "source_cache"_a.none())
+      .def_prop_ro("longest", &PySentence::longest)
       .def_ro("segments", &PySentence::segments)
       .def_ro("log_probs", &PySentence::log_probs)
       .def_ro("steps", &PySentence::steps);

@@ -14,6 +14,12 @@ constexpr size_t GROWTH_NUMERATOR = 3, GROWTH_DENOMINATOR = 2;  // of a Buffer
 
 }  // namespace
 
+size_t Sentence::longest() const {
+  size_t longest = source.size();
+  for (const int steps : max_steps) longest = std::max(longest, size_t(std::max(steps, 1)));
+  return longest;
+}
+
 // The state of a sentence while it is written; its memory is used again by the next sentence.
 struct Decoder::Active {
   std::shared_ptr<Sentence> sentence;

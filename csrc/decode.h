@@ -24,6 +24,8 @@ struct Sentence {
   int steps = 0;
 
   int k() const { return int(max_steps.size()); }
+  // Return how many positions are needed for it.
+  size_t longest() const;
 };
 
 // What happens to sentences written with a shortlist: nothing, their tokens are verified with the whole vocabulary and

@@ -27,11 +27,15 @@ void Shortlist::find(const std::vector<int32_t>& source, const std::vector<int32
   std::vector<uint64_t> set(common, common + words);
   const auto insert = [&](int32_t piece) { set[piece / 64] |= uint64_t(1) << piece % 64; };
   for (const int32_t piece : source) {
-    if (piece >= pieces_) continue;  // padding of the vocabulary
+    if (piece < 0 || piece >= pieces_) continue;  // padding of the vocabulary
     insert(piece);
     std::for_each_n(likeliest_.begin() + size_t(piece) * each, each, insert);
   }
-  std::for_each(forced.begin(), forced.end(), insert);
+  for (const int32_t piece : forced) {
+    if (piece < 0 || piece >= pieces_)
+      throw std::invalid_argument("ids from 0 to " + std::to_string(pieces_ - 1) + " can be forced");
+    insert(piece);
+  }
   found.clear();
   for (size_t word = 0; word < words; ++word)
     for (uint64_t bits = set[word] & allowed_[word]; bits; bits &= bits - 1)

@@ -36,6 +36,8 @@ struct KVCache {
 
   KVCache() = default;
   explicit KVCache(const Model& model) : layers(model.decoder.size()) {}
+  KVCache(KVCache&&) = default;
+  KVCache& operator=(KVCache&&) = default;
   int positions() const { return layers.front().positions; }
   void truncate(int positions);
   void copy(const KVCache& other);
