@@ -103,10 +103,9 @@ def native_engine() -> "type[NativeEngine] | None":
     """Return the engine in C++, where it is installed."""
     try:
         from recoversat.engines.native.engine import NativeEngine
-        from recoversat.engines.native.library import library_path
     except ImportError:
         return None
-    return NativeEngine if library_path().is_file() else None
+    return NativeEngine
 
 
 @cache  # once

@@ -50,6 +50,8 @@ class OnnxEngine(StepEngine):
     Shortlists are not used: all steps choose from the whole vocabulary.
     """
 
+    drafts_pay_from = 20  # shorter sources of the built-in model took as long with a draft as without
+
     def __init__(
         self, folder: Path, precision: str, config: ModelConfig, threads: int = 1, max_memory: int | None = None
     ) -> None:
