@@ -136,15 +136,6 @@ def shortlist(
     typer.echo(add_shortlist(model, pairs, likeliest, frequent).as_text(), err=True)
 
 
-@app.command(epilog="Example: `recoversat build && recoversat translate --compute-type int8_native letter.txt`")
-def build() -> None:
-    """Compile the engine in C++ for this machine (g++ or clang++): `--compute-type int8_native` uses it."""
-    from recoversat.engines.native import library
-
-    path = library.build()
-    typer.echo(f"built {path.name}: this processor runs {', '.join(library.kits())}", err=True)
-
-
 @verb(ServeSettings, "Example: `recoversat serve --model en-de=run --port 5000 --workers 2`")
 def serve(settings: ServeSettings) -> None:
     """Serve translations over HTTP, as LibreTranslate does, with a page that shows the decoding."""
