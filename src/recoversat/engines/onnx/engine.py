@@ -19,8 +19,7 @@ from recoversat.decoding.stopping import between_steps, in_threads
 from recoversat.engines.engine import Options, Sources, StepEngine
 from recoversat.engines.memory import FLOAT, check_drafts, rows_within
 from recoversat.engines.onnx.graphs import Graphs
-from recoversat.engines.onnx.rows import OnnxVerifier, score_rows
-from recoversat.engines.onnx.stepper import Buffers, OnnxStepper
+from recoversat.engines.onnx.rows import OnnxStepper, OnnxVerifier, score_rows
 from recoversat.engines.pairs import Pair, check_pairs, deleting_rows, equal_rows, pair_batches, scored, side_by_side
 from recoversat.engines.positions import Positions
 from recoversat.engines.vocabulary import logit_biases, without
@@ -61,7 +60,7 @@ class OnnxEngine(StepEngine):
         self._pool = ThreadPoolExecutor(threads) if threads > 1 else None
         size = config.vocab_size or 0
         self._bias, self._single_bias = logit_biases(size, padded_size(size))
-        self._positions, self._buffers = Positions(config.d_model), Buffers(config.n_heads)
+        self._positions = Positions(config.d_model)
 
     @property
     def max_segments(self) -> int:
@@ -81,7 +80,7 @@ class OnnxEngine(StepEngine):
         room = length + length // 5 + widest  # what is longer is rare, and makes the cache grow
         bias = self._bias_for(single)
         begin = None if options.begins is None or single else without(bias, ~options.begins)
-        return OnnxStepper(self._graphs.step, memory, lengths, self._positions, bias, room, self._buffers, begin)
+        return OnnxStepper(self._graphs.step, memory, lengths, self._positions, bias, room, begin)
 
     def encode(self, sources: Sources) -> Sources:
         """Remember keys and values; where memory is bounded, sources are encoded whenever they are needed."""

@@ -62,9 +62,9 @@ class OnnxFiller:
             steps = np.broadcast_to(np.arange(width), real.shape)
             seen = np.ones((*real.shape, width), dtype=np.bool_) & real[:, None, :]
             carried = np.ascontiguousarray(tokens[part, :width])
-            rows = ManyRows(carried, np.zeros_like(carried), steps, np.arange(width), seen, real)
+            rows = ManyRows(carried, np.zeros_like(carried), steps, np.arange(width)[None], seen.astype(np.int32), real)
             memory, lengths_read = np.ascontiguousarray(self.memory[:, members[part]]), self.src_lengths[members[part]]
             runner = RowRunner(self.session, memory, lengths_read, self.positions, bias, width)
             found = runner.run(rows, np.full(int(real.sum()), FREE))
-            chosen[part, :width][real], log_probs[part, :width][real] = found
+            chosen[part, :width][real], log_probs[part, :width][real] = found[:2]
         return chosen, log_probs

@@ -18,7 +18,7 @@ from recoversat.engines.engine import Options, StepEngine
 from recoversat.engines.onnx import engine as onnx_engine
 from recoversat.engines.onnx import graphs
 from recoversat.engines.onnx.engine import OnnxEngine
-from recoversat.engines.onnx.stepper import Binding, Buffers, OnnxStepper
+from recoversat.engines.onnx.rows import Found, ManyRows, OnnxStepper, RowRunner
 from recoversat.engines.positions import sinusoids
 from recoversat.errors import UserError
 from recoversat.inference.best_of import BestOf
@@ -79,7 +79,7 @@ def test_hypotheses_of_a_sentence_change_places_without_copying_its_source(folde
     assert one._memory.shape[1] == 2
 
 
-def test_batches_of_one_thread_share_buffers_and_do_not_disturb_each_other(folder: Path) -> None:
+def test_batches_of_one_engine_do_not_disturb_each_other(folder: Path) -> None:
     all_, first, last = [True] * 3, [True, True, False], [False, True, True]
     batches = [([7, 8, 9], (all_, first, last), [11, FREE, 12]), ([30, 31, 32], (all_, last, first), None)]
 
@@ -99,16 +99,6 @@ def test_batches_of_one_thread_share_buffers_and_do_not_disturb_each_other(folde
     in_turn = list(zip(*(steps(engine, *batch) for batch in batches), strict=True))
     assert [list(each) for each in zip(*in_turn, strict=True)] == alone
     assert alone[0][0][0][0][::2] == [11, 12]
-
-
-def test_a_thread_keeps_few_buffers() -> None:
-    buffers = Buffers(heads=2)
-    first = buffers.of(1, 3, 3, None)
-    assert buffers.of(1, 3, 3, None) is first
-    for n_rows in range(1, 200):
-        buffers.of(20, 10, n_rows, 0)
-    assert len(buffers._buffers) <= Buffers._MOST
-    assert buffers.of(1, 3, 3, None) is not first
 
 
 def test_ended_segments_take_no_place_in_the_cache(folder: Path) -> None:
@@ -373,12 +363,12 @@ def test_whatever_an_engine_does_is_stopped_between_steps(
             sources, [(2, 3)] * 8, Options(extra_steps=60), lambda b, one: one.segments[0]
         ),
     }
-    real, encode, pause = Binding.run, engine._graphs.encoder.run, 0.0
+    real, encode, pause = RowRunner.run, engine._graphs.encoder.run, 0.0
 
-    def run(self: Binding) -> None:
+    def run(self: RowRunner, given: ManyRows, *others: Any, **more: Any) -> Found:
         runs.append(1)
         time.sleep(pause)
-        real(self)
+        return real(self, given, *others, **more)
 
     def run_encoder(*arguments: Any) -> Any:
         runs.append(1)
@@ -387,7 +377,7 @@ def test_whatever_an_engine_does_is_stopped_between_steps(
 
     monkeypatch.setattr(engine._graphs.encoder, "run", run_encoder)
     monkeypatch.setattr(onnx_engine, "_ROWS", 24)  # several parts
-    monkeypatch.setattr(Binding, "run", run)
+    monkeypatch.setattr(RowRunner, "run", run)
     work[what]()
     whole = len(runs)
     runs.clear()
