@@ -271,7 +271,7 @@ def test_what_cannot_be_exported_is_refused_with_a_reason(exported: Exported, tm
     with pytest.raises(UserError, match="different vocabularies"):
         validation_text(exported.model, tmp_path / "corpus", None)
     with pytest.raises(UserError, match="--precision int4: there are fp32 and int8"):
-        precisions_of(["int4"])
+        precisions_of(["int4"], exported.model)
 
 
 def test_force_replaces_an_older_export_whole(exported: Exported, tmp_path: Path) -> None:
@@ -320,10 +320,16 @@ def test_int8_does_not_depend_on_the_batch(exported: Exported, tmp_path: Path, g
             assert [t.ids for t in together] == [t.ids for t in alone]
 
 
-def test_sizes_that_int8_does_not_take_are_refused_before_anything_is_done(tmp_path: Path) -> None:
+def test_sizes_that_int8_does_not_take_are_refused_before_anything_is_done(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     model = write_tiny_model(tmp_path / "model", d_model=48, n_heads=3)
-    with pytest.raises(UserError, match=r"int8 is for models .* not 48, 32 and 16; export them with --precision fp32"):
+    with pytest.raises(UserError, match=r"int8 is for models .* not 48, 32 and 16; fp32 takes any"):
         export_folder(model, tmp_path / "out", ("fp32", "int8"), None)
+    assert precisions_of(["int8"], model) == ("int8",)
+    assert capsys.readouterr().err == ""
+    assert precisions_of(None, model) == ("fp32",)  # what was not asked for is left out
+    assert "note: fp32 alone is exported: int8 is for models" in capsys.readouterr().err
     export_folder(model, tmp_path / "out", ("fp32",), None)
     assert Translator(tmp_path / "out").engine.description["precision"] == "fp32"
 

@@ -104,7 +104,7 @@ def export(
         typer.echo(old_folder.convert(model, out, force), err=True)
         return
     valid = exporting.validation_text(model, corpus, optional_pairs(valid_src, valid_tgt, "--valid"))
-    precisions = exporting.precisions_of(precision)
+    precisions = exporting.precisions_of(precision, model)
     if shortlist and (not corpus or format_ is ExportFormat.ctranslate2 or "int8" not in precisions):
         raise UserError("--shortlist is made from --corpus, for int8; later: recoversat shortlist OUT")
     if format_ is ExportFormat.ctranslate2:

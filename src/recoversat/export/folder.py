@@ -1,5 +1,6 @@
 """Write a model folder that translates without torch, and let it prove that it still says the same."""
 
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -102,12 +103,18 @@ def export_folder(
     return report
 
 
-def precisions_of(names: Sequence[str] | None) -> tuple[PrecisionName, ...]:
-    """Check the names of precisions; without any, all there are."""
+def precisions_of(names: Sequence[str] | None, model: Path) -> tuple[PrecisionName, ...]:
+    """Check the names of precisions; without any, take all that a model has the sizes for."""
     known: tuple[PrecisionName, ...] = get_args(PrecisionName)
     for name in names or ():
         if name not in known:
             raise UserError(f"--precision {name}: there are {' and '.join(known)}")
+    if not names:
+        try:
+            check_shape(read_config(resolve_model(model))[0].model)
+        except UserError as error:
+            print(f"note: fp32 alone is exported: {error}", file=sys.stderr)
+            return ("fp32",)
     return tuple(name for name in known if not names or name in names)
 
 

@@ -76,7 +76,7 @@ def check_shape(config: ModelConfig) -> None:
     if d % _IN or hidden % _IN or head % _HEAD or max(d, hidden) > _LARGEST:
         raise UserError(
             f"int8 is for models whose d_model and d_hidden are multiples of {_IN} up to {_LARGEST:,} and whose heads"
-            f" are multiples of {_HEAD}, not {d}, {hidden} and {head}; export them with --precision fp32"
+            f" are multiples of {_HEAD}, not {d}, {hidden} and {head}; fp32 takes any (--precision fp32)"
         )
 
 
