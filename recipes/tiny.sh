@@ -84,7 +84,7 @@ stage_export() {
   for name in tiny at; do
     [ -d "$out/$name-int8" ] || $run export "$out/$name" "$out/$name-int8" --precision int8 --corpus "$out/corpus"
   done
-  [ -f "$out/tiny-int8/onnx/shortlist.npz" ] || $run shortlist "$out/tiny-int8" --corpus "$out/corpus" --likeliest 50
+  [ -f "$out/tiny-int8/shortlist.npz" ] || $run shortlist "$out/tiny-int8" --corpus "$out/corpus" --likeliest 50
   [ -d "$out/at-ct2" ] || $run export "$out/at" "$out/at-ct2" --format ctranslate2
   [ -d "$out/at-ct2-map" ] || "$python" "$here/vmap.py" "$out/tiny-int8" "$out/at-ct2" "$out/at-ct2-map" --to de
 }

@@ -18,7 +18,7 @@ from recoversat.inference.repairs.cut_loops import most_repeats
 from recoversat.measuring.quality.metrics import corpus_bleu
 from recoversat.serve.work.catalog import model_sources
 from recoversat.translator import Translator
-from tests.processors import needs_compiler
+from tests.processors import needs_native
 from tests.system.conftest import Run
 
 DATA = Path(__file__).parents[1] / "data"
@@ -458,17 +458,17 @@ def test_without_repairs_the_built_in_model_repeats_itself(recoversat: Run) -> N
     assert refused.stderr == f"error: --format word: there are {known}\n"
 
 
-@needs_compiler
-def test_the_engine_in_cpp_translates_with_every_quality(recoversat: Run) -> None:
-    recoversat("build")
+@needs_native
+def test_both_engines_translate_with_every_quality(recoversat: Run) -> None:
     text = "The house is old, but the garden is beautiful.\nWhere is the station?\nIt costs 12.50 euros.\n"
     ask = ["translate", "--from", "en", "--to", "de"]
-    native = {
-        quality: recoversat(*ask, "--compute-type", "int8_native", "--quality", quality, stdin=text).stdout
-        for quality in ("fast", "balanced", "best", "exact")
-    }
-    plain = recoversat(*ask, stdin=text).stdout.splitlines()
-    assert sum(one == other for one, other in zip(native["fast"].splitlines(), plain, strict=True)) >= 2
-    one = recoversat(*ask, "--compute-type", "int8_native", "--segments", 1, stdin=text).stdout
-    assert native["exact"] == one
-    assert all(len(said.splitlines()) == 3 and "12,50" in said for said in native.values())
+    for compute in ("int8_native", "int8_onnx"):
+        own = [*ask, "--compute-type", compute]
+        written = {
+            quality: recoversat(*own, "--quality", quality, stdin=text).stdout
+            for quality in ("fast", "balanced", "best", "exact")
+        }
+        assert written["exact"] == recoversat(*own, "--segments", 1, stdin=text).stdout
+        assert all(len(said.splitlines()) == 3 and "12,50" in said for said in written.values())
+        plain = recoversat(*ask, "--quality", "fast", stdin=text).stdout
+        assert sum(map(str.__eq__, written["fast"].splitlines(), plain.splitlines())) >= 2

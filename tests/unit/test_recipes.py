@@ -506,8 +506,7 @@ def test_ctranslate2_gets_the_same_list(tmp_path: Path, monkeypatch: pytest.Monk
     common[0, [a, b]] = True
     likeliest = np.full((size, 2), a, dtype=np.int32)
     likeliest[b] = [a, b + 1]
-    (folder / "onnx").mkdir()
-    Shortlist(likeliest, np.array([], dtype=np.int64), common).save(folder / "onnx" / TABLE)
+    Shortlist(likeliest, np.array([], dtype=np.int64), common).save(folder / TABLE)
     peer.mkdir()
     (peer / "model.bin").touch()
     monkeypatch.setattr(sys, "argv", ["", str(folder), str(peer), str(tmp_path / "out"), "--to", ""])

@@ -1,9 +1,10 @@
-"""Read the int8 weights of a folder that was exported before int8.safetensors; needs onnx.
+"""Convert a model folder that was exported before int8.safetensors; needs onnx.
 
 Such a folder holds graphs in onnx/int8, whose constants are the weights: the same numbers under other names, the parts
 of joined products one by one.
 """
 
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -14,11 +15,42 @@ from numpy.typing import NDArray
 from onnx import numpy_helper
 
 from recoversat.config import ModelConfig
+from recoversat.engines.vocabulary import TABLE
 from recoversat.errors import UserError
-from recoversat.files.int8 import Arrays, forms_of, pack
+from recoversat.export.folder import check_place
+from recoversat.export.onnx import export_int8
+from recoversat.files.int8 import INT8, Arrays, forms_of, pack, write_int8
+from recoversat.files.model_folder import ONNX, WEIGHTS, read_config
+from recoversat.files.storage import atomic_folder
 
+_OLD = f"{ONNX}/int8/weights.bin"
+_KEPT = ("encoder.onnx", "step.onnx", "weights.bin")  # of fp32
 _GRAPHS = ("encoder.onnx", "step.onnx")
 _MEMORY = "decoder.layers.0.cross_attention.key_value"  # whose rounding was that of the whole product
+
+
+def is_old(folder: Path) -> bool:
+    """Say whether a folder has int8 graphs with weights of their own, and no others to export from."""
+    return not any((folder / name).is_file() for name in (INT8, WEIGHTS)) and (folder / _OLD).is_file()
+
+
+def convert(old: Path, out: Path, force: bool) -> str:
+    """Write a folder of today from one that `is_old`."""
+    config, _ = read_config(old)
+    check_place(out, old, force)
+    arrays = int8_of_graphs((old / _OLD).parent, config.model)
+    with atomic_folder(out, replace=force) as folder:
+        shutil.copytree(
+            old, folder, ignore=lambda _, names: [name for name in names if name == ONNX], dirs_exist_ok=True
+        )
+        write_int8(folder, arrays, config.model)
+        export_int8(config.model, folder / ONNX)
+        for name in _KEPT if (old / ONNX / "fp32").is_dir() else ():
+            (folder / ONNX / "fp32").mkdir(exist_ok=True)
+            shutil.copy(old / ONNX / "fp32" / name, folder / ONNX / "fp32" / name)
+        if (old / ONNX / TABLE).is_file():
+            shutil.copy(old / ONNX / TABLE, folder / TABLE)
+    return f"{out}: {old.name} in the format of today, with the same numbers"
 
 
 def int8_of_graphs(folder: Path, config: ModelConfig) -> dict[str, NDArray[Any]]:

@@ -25,6 +25,7 @@ from recoversat.files.storage import atomic_file
 
 INT8 = "int8.safetensors"
 FORMAT = "recoversat-int8-1"
+_TILES = 4  # dimensions of a packed weight
 INPUTS, OUTPUTS = 4, 16  # of a tile: 4 inputs of 16 outputs are side by side, as the fastest instructions read them
 BLOCK = 128  # the vocabulary is padded to whole blocks
 LENGTHS = 129  # classes of a target's length that NAT and CMLM predict
@@ -82,6 +83,15 @@ def check_shape(config: ModelConfig) -> None:
 def forms_of(config: ModelConfig) -> dict[str, Form]:
     """Name all arrays of a model, with type and shape, in the order of the file."""
     return dict(sorted(_forms(config), key=lambda named: _place(named[1])))  # sorting keeps the order of equals
+
+
+def plain_forms(config: ModelConfig) -> dict[str, Form]:
+    """Do as `forms_of` for arrays that are not packed: a linear map has a matrix (in, out)."""
+    return {name: (dtype, _plain(shape)) for name, (dtype, shape) in forms_of(config).items()}
+
+
+def _plain(shape: tuple[int, ...]) -> tuple[int, ...]:
+    return (shape[1] * INPUTS, shape[0] * OUTPUTS) if len(shape) == _TILES else shape
 
 
 def _place(form: Form) -> int:
@@ -178,6 +188,11 @@ def read_int8(folder: Path, config: ModelConfig) -> dict[str, Array]:
         raise UserError(f"{path}: written by another version ({notes.get('format')}); export the model again")
     _check_model(path, found, notes, config)
     return found
+
+
+def read_plain(folder: Path, config: ModelConfig) -> dict[str, Array]:
+    """Return all arrays by name, the packed ones as matrices (in, out)."""
+    return {name: unpack(array) if array.ndim == _TILES else array for name, array in read_int8(folder, config).items()}
 
 
 def _header(data: Array) -> tuple[dict[str, Any], int]:

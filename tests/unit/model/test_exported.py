@@ -89,7 +89,7 @@ def test_what_cannot_be_multiplied_out_is_refused(corpus: Path) -> None:
         train(corpus, "fp32")
     assert not (corpus.parent / "from-fp32" / "config.yaml").exists()
     shutil.copytree(corpus.parent / "int8", corpus.parent / "damaged")
-    (corpus.parent / "damaged/onnx/int8/weights.bin").write_bytes(b"")
+    (corpus.parent / "damaged/int8.safetensors").write_bytes(b"")
     with pytest.raises(UserError, match="damaged"):
         train(corpus, "damaged")
 

@@ -15,7 +15,6 @@ from recoversat.engines.engine import Sources
 from recoversat.engines.one_step import OneStepEngine
 from recoversat.engines.onnx.engine import OnnxEngine
 from recoversat.engines.onnx.rows import ManyRows, RowRunner
-from recoversat.engines.onnx.shortlist import Vocabulary
 from recoversat.engines.pairs import side_by_side
 from recoversat.engines.positions import Positions
 from recoversat.vocab import N_SPECIAL
@@ -24,7 +23,7 @@ _ROWS = 512  # that go through the graph at once
 
 
 class OnnxOneStepEngine(OneStepEngine, OnnxEngine):
-    """Fill places with the graphs that `export_model` wrote, on one core."""
+    """Fill places with the graphs that `export/onnx.py` wrote, on one core."""
 
     def open(self, sources: Sources) -> "OnnxFiller":
         tokens = side_by_side(sources)  # (B, S)
@@ -65,7 +64,7 @@ class OnnxFiller:
             carried = np.ascontiguousarray(tokens[part, :width])
             rows = ManyRows(carried, np.zeros_like(carried), steps, np.arange(width), seen, real)
             memory, lengths_read = np.ascontiguousarray(self.memory[:, members[part]]), self.src_lengths[members[part]]
-            runner = RowRunner(self.session, memory, lengths_read, self.positions, Vocabulary({"bias": bias}), width)
+            runner = RowRunner(self.session, memory, lengths_read, self.positions, bias, width)
             found = runner.run(rows, np.full(int(real.sum()), FREE))
             chosen[part, :width][real], log_probs[part, :width][real] = found
         return chosen, log_probs

@@ -15,16 +15,10 @@ from numpy.typing import NDArray
 
 from recoversat.decoding.stepping import FREE, Bools, Floats, Ints
 from recoversat.decoding.verify import AHEAD, ALL
-from recoversat.engines.onnx.shortlist import Vocabulary
 from recoversat.engines.onnx.stepper import Binding, layer_names
 from recoversat.engines.pairs import side_by_side
 from recoversat.engines.positions import Positions
 from recoversat.segments import Rows, visible
-
-
-def takes_masks(session: Any) -> bool:
-    """Say whether a step graph lets rows differ in what they see; older exports know lengths only."""
-    return not next(value.shape for value in session.get_inputs() if value.name == "lengths")
 
 
 @dataclass(frozen=True)
@@ -43,14 +37,13 @@ class RowRunner:
     """The step graph over encoded sources, with a cache of `room` places."""
 
     def __init__(
-        self, session: Any, memory: Floats, memory_lengths: NDArray[np.int32], positions: Positions,
-        vocabulary: Vocabulary, room: int,
+        self, session: Any, memory: Floats, memory_lengths: NDArray[np.int32], positions: Positions, bias: Floats,
+        room: int,
     ) -> None:  # fmt: skip
-        """Take the sources' keys and values (2L, B, H, S, E)."""
-        self._binding, self._positions, self._vocabulary = Binding(session), positions, vocabulary
+        """Take the sources' keys and values (2L, B, H, S, E), and what is added to logits (P,)."""
+        self._binding, self._positions = Binding(session), positions
         self._cache: Floats = np.zeros((*memory.shape[:3], room, memory.shape[4]), dtype=np.float32)
-        self._binding.inputs(vocabulary.inputs)
-        self._binding.inputs({"memory_lengths": memory_lengths})
+        self._binding.inputs({"bias": bias, "memory_lengths": memory_lengths})
         self._binding.inputs(dict(zip(layer_names("memory_", len(memory) // 2), memory, strict=True)))
         self._binding.in_place(layer_names("", len(memory) // 2), self._cache)
 
@@ -82,11 +75,11 @@ class RowRunner:
         self._binding.outputs({"chosen": chosen, "log_probs": log_probs})
         self._binding.outputs({"best_tokens": best, "best_log_probs": likely})
         self._binding.run()
-        return self._vocabulary.ids(chosen[:, 0]), log_probs.ravel(), self._vocabulary.ids(best.ravel()), likely.ravel()
+        return chosen[:, 0], log_probs.ravel(), best.ravel(), likely.ravel()
 
 
 def score_rows(
-    session: Any, memory: Floats, memory_lengths: NDArray[np.int32], positions: Positions, vocabulary: Vocabulary,
+    session: Any, memory: Floats, memory_lengths: NDArray[np.int32], positions: Positions, bias: Floats,
     targets: Sequence[Rows],
 ) -> Floats:  # fmt: skip
     """Return the log-probability of every row's label (R,), target after target; memory is (2L, B, H, S, E).
@@ -102,7 +95,7 @@ def score_rows(
     seen = np.stack([visible(own, own) for own in steps]) & real[:, None, :]
     labels = np.concatenate([target.labels for target in targets])
     rows = ManyRows(tokens, segments, steps, np.arange(width), seen, real)
-    return RowRunner(session, memory, memory_lengths, positions, vocabulary, width).run(rows, labels)[1]
+    return RowRunner(session, memory, memory_lengths, positions, bias, width).run(rows, labels)[1]
 
 
 class OnnxVerifier(RowRunner):

@@ -15,7 +15,6 @@ import onnxruntime
 from numpy.typing import NDArray
 
 from recoversat.decoding.stepping import FREE, Bools, Choice, Floats, Ints
-from recoversat.engines.onnx.shortlist import Vocabulary
 from recoversat.engines.positions import Positions
 from recoversat.vocab import PAD
 
@@ -25,19 +24,19 @@ class OnnxStepper:
 
     def __init__(
         self, session: Any, memory: Floats, memory_lengths: NDArray[np.int32],
-        positions: Positions, vocabulary: Vocabulary, room: int, buffers: "Buffers", begin: Vocabulary | None = None,
+        positions: Positions, bias: Floats, room: int, buffers: "Buffers", first_bias: Floats | None = None,
     ) -> None:  # fmt: skip
         """Take the source's keys and values (2L, B, H, S, E); `room` is how many rows most sentences need.
 
-        The first step chooses from `begin`, where that is another vocabulary.
+        `bias` (P,) is added to the logits, in the first step `first_bias`, where there is one.
         """
         self._binding = Binding(session)
         self._position: Floats = np.empty((1, 1, positions.d_model), dtype=np.float32)
         self._n_best: Ints = np.zeros(1, dtype=np.int64)
         self._scored: Bools = np.zeros(1, dtype=np.bool_)
         self._rows: _Rows | None = None
-        self._use(begin or vocabulary)
-        self._later = vocabulary if begin else None
+        self._later = None if first_bias is None else bias
+        self._binding.inputs({"bias": bias if first_bias is None else first_bias})
         self._binding.inputs({"position": self._position, "n_best": self._n_best, "scored": self._scored})
         self._memory, self._memory_lengths = memory, memory_lengths
         self._positions, self._room, self._buffers = positions, room, buffers
@@ -55,22 +54,20 @@ class OnnxStepper:
         if self._rows is None or self._rows.asked != asked:
             self._rows = _Rows(active, asked, self._buffers)
             self._bind_buffer(self._rows.buffer, asked[2])
-            self._binding.inputs(self._vocabulary.rows(self._sentences, self._rows.counts))
         rows = self._rows
         if rows.width:
             if (needed := max(self._filled.tolist()) + rows.width) > self._cache.shape[3]:
                 self._make_room(needed)
-            rows.fill(tokens, None if forced is None else self._vocabulary.places(forced), self._filled)
+            rows.fill(tokens, forced, self._filled)
             self._filled += rows.counts
             np.maximum(self._filled, 1, out=self._lengths, casting="same_kind")
             self._position[:] = self._positions.at(self._steps)
             self._binding.run()
         self._steps += 1
-        choice = rows.choice(self._vocabulary)
-        if self._later:
-            self._use(self._later)
+        if self._later is not None:
+            self._binding.inputs({"bias": self._later})
             self._later = None
-        return choice
+        return rows.choice()
 
     def keep(self, which: Ints) -> None:
         which = np.asarray(which)
@@ -83,10 +80,6 @@ class OnnxStepper:
         self._cache, self._filled = np.take(self._cache, which, axis=1), self._filled[which]
         self._bind_memory()
         self._bind_cache()
-
-    def _use(self, vocabulary: Vocabulary) -> None:
-        self._vocabulary, self._rows = vocabulary, None
-        self._binding.inputs(vocabulary.inputs)
 
     def _move(self, which: Ints) -> None:
         """Let the written rows of hypotheses take each other's places; their sources are the same."""
@@ -143,16 +136,16 @@ class _Rows:
             buffer.is_forced = forced is not None
         np.add(filled[:, None, None], buffer.offsets, out=buffer.cache_places)
 
-    def choice(self, vocabulary: Vocabulary) -> Choice:
+    def choice(self) -> Choice:
         """Put each row where its sentence and segment are; all other places hold PAD."""
         buffer, n_best = self.buffer, self.asked[2]
-        tokens: Ints = self._spread(vocabulary.ids(buffer.chosen), PAD)[..., 0]
+        tokens: Ints = self._spread(buffer.chosen, PAD)[..., 0]
         if n_best is None:
             return Choice(tokens, self._no_scores)
         log_probs: Floats = self._spread(buffer.log_probs, 0.0)[..., 0]
         if not n_best:
             return Choice(tokens, log_probs)
-        best: Ints = self._spread(vocabulary.ids(buffer.best_tokens), PAD)
+        best: Ints = self._spread(buffer.best_tokens, PAD)
         return Choice(tokens, log_probs, best, self._spread(buffer.best_log_probs, -np.inf))
 
     def _move_into(self, buffer: "_Buffer") -> None:
