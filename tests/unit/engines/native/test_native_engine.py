@@ -1,6 +1,5 @@
 """The engine in C++ writes what the ONNX engine writes, and the same words whichever way it is asked."""
 
-import shutil
 import subprocess
 import sys
 from dataclasses import replace
@@ -16,8 +15,8 @@ from recoversat.decoding.stepping import Floats, Ints
 from recoversat.decoding.stopping import StoppedError, stoppable
 from recoversat.engines.engine import Options, Sources, StepEngine
 from recoversat.engines.loading import EngineOptions, load_engine
-from recoversat.engines.native import engine as native_engine
 from recoversat.engines.native import _engine
+from recoversat.engines.native import engine as native_engine
 from recoversat.engines.native._engine import Sentence, Verify
 from recoversat.engines.native.engine import NativeEngine, _likeliest
 from recoversat.engines.native.model import KIT
@@ -556,7 +555,8 @@ time.sleep(0.5)
 )
 def test_sizes_that_are_not_those_of_the_arrays_are_refused(folder: Path, sizes: dict[str, int], error: str) -> None:
     wanted = {
-        "d_model": 64, "d_hidden": 96, "n_heads": 4, "encoder_layers": 2, "decoder_layers": 3, "pieces": 384, "segments": 8
+        "d_model": 64, "d_hidden": 96, "n_heads": 4, "encoder_layers": 2, "decoder_layers": 3, "pieces": 384,
+        "segments": 8,
     }  # fmt: skip
     arrays = read_int8(folder, CONFIG)
     _engine.Model(KITS[0], arrays, **wanted)
