@@ -3,9 +3,10 @@
     taskset -c 1 python benchmarks/kernels.py
     taskset -c 1 python benchmarks/kernels.py --model FOLDER --kits amx avx512-vnni --rounds 50
 
-First it checks that all kits write the same. Kits take turns; every figure is the fastest of its rounds. A product of 512 inputs and 512 outputs is that of a layer
-(the residual is added), one with 14,016 outputs that of a vocabulary (the best piece is found). Sentences have 25 ids
-and are written with fixed lengths of 25 tokens in all, without scores, "verified" from a shortlist that is verified.
+Kits take turns; every figure is the fastest of its rounds. A product of 512 inputs and 512 outputs is that of a layer
+(the residual is added), one with 14,016 outputs that of a vocabulary (the best piece is found). Before sentences are
+timed, all kits have to write the same. They have 25 ids and are written with fixed lengths of 25 tokens in all, without
+scores, "verified" from a shortlist that is verified.
 """
 
 import argparse
@@ -48,7 +49,7 @@ def sentences(kits: list[str], folder: Path, rounds: int, batches: list[int]) ->
     """Print milliseconds a sentence."""
     config, _ = read_config(folder)
     engines = {kit: NativeEngine(folder, config.model, kit=kit) for kit in kits}
-    ids = np.random.default_rng(1).integers(5, config.model.vocab_size, (max(batches), LENGTH)).tolist()
+    ids = np.random.default_rng(1).integers(5, config.model.vocab_size, (max(16, *batches), LENGTH)).tolist()
     for k in (1, 5, 10):
         written = [engine.decode(ids, np.full(len(ids), k)) for engine in engines.values()]
         if any(other != written[0] for other in written):
