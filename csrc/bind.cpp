@@ -114,7 +114,6 @@ struct PyDecoder : Decoder {
   explicit PyDecoder(std::shared_ptr<PyModel> of) : Decoder(of), model(std::move(of)) {}
 
   std::shared_ptr<KVCache> encode(const Ids& source, const Array<float, 2>& given) {
-    if (source.empty()) throw std::invalid_argument("a source has at least one id");
     model->check_ids(source);
     const float* first = checked_positions(given, source.size(), *model);
     auto cache = std::make_shared<KVCache>(*model);
@@ -179,7 +178,7 @@ void PyDecoder::rows(const std::vector<KVCache*>& sources, const std::vector<KVC
   float* all = optional_output<float, 2>(logits, n, pieces);
   float* label_scores = optional_output<float, 1>(label_log_probs, n);
   const Ids wanted = labels.is_none() ? Ids() : nb::cast<Ids>(labels);
-  model->check_ids(wanted);
+  if (!wanted.empty()) model->check_ids(wanted);
   if (label_scores && (wanted.size() != n || !scores)) throw std::invalid_argument("labels of other counts");
   std::vector<DecoderInput> inputs;
   for (size_t i = 0, first = 0; i < sentences; first += counts[i++])
@@ -232,6 +231,7 @@ double time_product(const std::string& name, int in, int out, int n, int rounds)
 NB_MODULE(_engine, m) {
   using namespace recoversat;
   m.doc() = "The CPU engine: int8 models, each sentence on one core.";
+  nb::set_leak_warnings(false);  // a thread that sleeps since `at_exit` keeps its objects
   nb::exception<ModelError>(m, "ModelError", PyExc_ValueError);
   m.def("kits", &kits, "Return the kits that this processor runs, the fastest first.");
   m.def("time_product", &time_product, "kit"_a, "inputs"_a, "outputs"_a, "rows"_a, "rounds"_a, nb::call_guard<nb::gil_scoped_release>(),

@@ -53,7 +53,6 @@ Decoder::~Decoder() = default;
 
 void Decoder::begin(Batch batch) {
   for (const auto& sentence : batch.sentences) {
-    if (sentence->source.empty()) throw std::invalid_argument("a source has at least one id");
     model_->check_ids(sentence->source);
     model_->check_segments(sentence->k());
     sentence->segments.assign(sentence->k(), {}), sentence->log_probs.assign(sentence->k(), {});

@@ -81,8 +81,10 @@ INLINE void dot_part(const uint8_t* rows, const int8_t* weights, int in, size_t 
       std::memcpy(&four, rows + 2 * (size_t(r) * in + i), sizeof four);
       const __m256i inputs = _mm256_set1_epi64x(four);
       UNROLL
-      for (int v = 0; v < V; ++v)
+      for (int v = 0; v < V; ++v) {
         total[r][v] = _mm256_add_epi32(total[r][v], _mm256_madd_epi16(inputs, column[v]));
+        __asm__ volatile("" : "+x"(total[r][v]));  // row by row: the inputs of all rows would not fit into the registers
+      }
     }
   }
   UNROLL

@@ -2,6 +2,10 @@
 // for one family of processors each. Every kit returns the same bits: sums of products of integers are exact, sums of
 // floats are defined over 16 lanes with one order of additions (vector.h).
 //
+// bind.cpp is the Python module, decode.cpp writes sentences side by side, transformer.cpp runs the layers, model.cpp
+// checks the weights, shortlist.cpp finds shortlists, dispatch.cpp lists the kits that the processor runs. A kit is one
+// kernels_*.cpp with its own flags: vector.h and layers.h at its width, and its own integer products.
+//
 // Weights of a linear map are packed as (out / 16, in / 4, 16, 4): tiles of 16 columns, groups of 4 inputs.
 #pragma once
 

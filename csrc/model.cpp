@@ -145,13 +145,15 @@ void Model::pack_vocabulary() {
 }
 
 void Model::check_ids(const std::vector<int32_t>& ids) const {
-  for (const int32_t id : ids)
-    if (id < 0 || id >= sizes.pieces) throw std::invalid_argument("ids from 0 to " + std::to_string(sizes.pieces - 1) + " are expected");
+  const auto is_wrong = [&](int32_t id) { return id < 0 || id >= sizes.pieces; };
+  if (ids.empty() || std::any_of(ids.begin(), ids.end(), is_wrong))
+    throw std::invalid_argument("ids from 0 to " + std::to_string(sizes.pieces - 1) + " are expected, one at least");
 }
 
 void Model::check_segments(int count) const {
   if (count < 1 || count > sizes.segments)
-    throw std::invalid_argument("this model has " + std::to_string(sizes.segments) + " segments, not " + std::to_string(count));
+    throw std::invalid_argument("this model has " + std::to_string(sizes.segments) + " segments, not " +
+                                std::to_string(count));
 }
 
 }  // namespace recoversat

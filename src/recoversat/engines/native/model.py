@@ -90,22 +90,18 @@ class NativeModel:
         before (`causal`).
         """
         n, scored = len(tokens), scores or given is not None
-        found = Found(
-            np.empty(n, dtype=np.int32),
-            np.zeros(n, dtype=np.float32),
-            np.empty((n if logits else 0, self.places), dtype=np.float32),
-            np.zeros(0 if given is None else n, dtype=np.float32),
-        )
+        best, log_probs = np.empty(n, dtype=np.int32), np.zeros(n, dtype=np.float32)
+        every: Floats = np.empty((n if logits else 0, self.places), dtype=np.float32)
+        likely: Floats = np.zeros(0 if given is None else n, dtype=np.float32)
         self.decoder().rows(
             [one.source for one in sentences], [one.written for one in sentences], [one.kept for one in sentences],
             list(counts), tokens.tolist(), segments.tolist(), self.positions.first(step + (n if causal else 1))[step:],
-            causal, [one.bias for one in sentences], found.best, found.log_probs if scored else None,
-            found.logits if logits else None, None if given is None else given.tolist(),
-            None if given is None else found.given,
+            causal, [one.bias for one in sentences], best, log_probs if scored else None, every if logits else None,
+            None if given is None else given.tolist(), None if given is None else likely,
         )  # fmt: skip
         for one, count in zip(sentences, counts, strict=True):
             one.kept += count
-        return found._replace(best=found.best.astype(np.int64))
+        return Found(best.astype(np.int64), log_probs, every, likely)
 
     def write(
         self, sentences: Sequence[Sentence], shortlist: Shortlist | None = None, scores: bool = False,
