@@ -24,6 +24,7 @@ from pathlib import Path
 from unittest.mock import patch
 
 import numpy as np
+from recoversat.engines.native.library import build, library
 from shortlist import LIVES, engine_of
 
 from recoversat import Translator
@@ -31,7 +32,6 @@ from recoversat.config import ModelConfig
 from recoversat.decoding.stepping import Ints
 from recoversat.engines.engine import Engine, Options, Sources
 from recoversat.engines.native.engine import NativeEngine
-from recoversat.engines.native.library import build, library
 from recoversat.engines.native.model import NativeModel
 from recoversat.engines.onnx import graphs
 from recoversat.engines.onnx.engine import OnnxEngine

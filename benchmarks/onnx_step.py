@@ -21,7 +21,10 @@ from numpy.typing import NDArray
 from recoversat.config import ModelConfig
 from recoversat.engines.engine import Options, StepEngine
 from recoversat.engines.onnx.engine import OnnxEngine
-from recoversat.export.onnx import export_model
+from recoversat.export.int8 import quantised
+from recoversat.export.onnx import export_fp32, export_int8
+from recoversat.files.int8 import write_int8
+from recoversat.files.model_folder import ONNX
 from recoversat.measuring.speed.untrained import made_up_ranges, random_weights
 
 SOURCE, TARGET = np.random.default_rng(1).integers(5, 1000, (2, 25)).tolist()
@@ -65,12 +68,16 @@ def main() -> None:
         encoder_layers=args.layers, decoder_layers=args.layers, vocab_size=args.vocabulary,
     )  # fmt: skip
     with tempfile.TemporaryDirectory() as folder:
-        weights = random_weights(config)
-        [exported] = export_model(weights, config, Path(folder), (args.precision,), made_up_ranges(weights))
-        size = sum(path.stat().st_size for path in exported.iterdir()) / 1e6
+        weights, exported = random_weights(config), Path(folder)
+        if args.precision == "int8":
+            write_int8(exported, quantised(weights, config, made_up_ranges(weights)), config)
+            export_int8(config, exported / ONNX)
+        else:
+            export_fp32(weights, config, exported / ONNX)
+        size = sum(path.stat().st_size for path in exported.rglob("*") if path.is_file()) / 1e6
         for threads in args.threads:
             begin = time.perf_counter()
-            engine = OnnxEngine(exported, config, threads)
+            engine = OnnxEngine(exported, args.precision, config, threads)
             loaded = time.perf_counter() - begin
             print(f"{args.precision}, {threads} thread(s), {size:.1f} MB, loaded in {loaded:.2f} s")
             for batch in args.batches:

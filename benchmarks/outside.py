@@ -1,6 +1,6 @@
 """What Python takes around the engine: text to text, less the engine's own calls, processor time of one sentence.
 
-    taskset -c 1 python benchmarks/outside.py [--model FOLDER] [--compute-type int8_native] --to de < sentences
+    taskset -c 1 python benchmarks/outside.py [--model FOLDER] [--compute-type int8_onnx] --to de < sentences
 
 Every sentence is translated by itself, several times; the least of each is kept, and their mean and largest are told.
 """

@@ -1,7 +1,6 @@
 """What a shortlist changes and what it saves, in one run; one core, sentence by sentence, with and without in turn.
 
     taskset -c 1 python benchmarks/shortlist.py MODEL --src test.en --tgt test.de --to de --segments auto 10 1
-    taskset -c 1 python benchmarks/shortlist.py MODEL ... --compute-type int8_native      after `recoversat build`
     taskset -c 1 python benchmarks/shortlist.py --untrained 6+2:256/1536 8+1:320/1280 --vocabulary 14000 --list 1000
 
 Ways: "verified" over the whole vocabulary, the "list" alone, and "without". Prints the share of translations equal to
@@ -24,11 +23,10 @@ import numpy as np
 
 from recoversat.config import ModelConfig
 from recoversat.engines.engine import Options
-from recoversat.engines.loading import ONNX
-from recoversat.engines.onnx.engine import OnnxEngine
+from recoversat.engines.native.engine import NativeEngine
 from recoversat.engines.vocabulary import TABLE, Shortlist
-from recoversat.export.onnx import export_model
-from recoversat.export.onnx_shortlist import add_listed_graphs
+from recoversat.export.int8 import quantised
+from recoversat.files.int8 import write_int8
 from recoversat.files.model_folder import resolve_model
 from recoversat.files.storage import lines_of
 from recoversat.measuring.quality.metrics import corpus_bleu
@@ -62,7 +60,7 @@ def trained(args: argparse.Namespace) -> None:
     translators = {name: Translator(args.model, **options) for name in WAYS}
     for name, way in WAYS.items():
         translators[name].set_decoding(shortlist=way["shortlist"], verify_shortlist=way["verified"])
-    tables = list(resolve_model(args.model).glob(f"{ONNX}/{TABLE}"))
+    tables = list(resolve_model(args.model).glob(TABLE))
     if not tables:
         raise SystemExit(f"{args.model} has no shortlist")
     sources, references = (list(islice(lines_of(path), args.sentences)) for path in (args.src, args.tgt))
@@ -97,7 +95,7 @@ def untrained(args: argparse.Namespace) -> None:
         time_untrained(args, {one: engine_of(Path(folder), one, args.vocabulary, args.list) for one in args.untrained})
 
 
-def time_untrained(args: argparse.Namespace, engines: dict[str, OnnxEngine]) -> None:
+def time_untrained(args: argparse.Namespace, engines: dict[str, NativeEngine]) -> None:
     """Print a line for each K, shape and way."""
     source = np.random.default_rng(1).integers(5, args.vocabulary, 25).tolist()
     for batch in args.batches:
@@ -113,7 +111,7 @@ def time_untrained(args: argparse.Namespace, engines: dict[str, OnnxEngine]) -> 
                 print(f"batch {batch:2} K = {k:2} {name} {clock:7.2f} ms, {processor:7.2f} of the processor")
 
 
-def engine_of(folder: Path, shape: str, vocabulary: int, size: int) -> OnnxEngine:
+def engine_of(folder: Path, shape: str, vocabulary: int, size: int) -> NativeEngine:
     """Export a model of a shape such as 6+2:256/1536, whose lists have so many pieces."""
     encoder, decoder, d_model, d_hidden = (int(number) for number in re.split("[+:/]", shape))
     config = ModelConfig(
@@ -123,10 +121,9 @@ def engine_of(folder: Path, shape: str, vocabulary: int, size: int) -> OnnxEngin
     common = np.zeros((1, vocabulary), dtype=np.bool_)
     common[0, [EOS, DEL, *np.random.default_rng(1).integers(5, vocabulary, size)]] = True
     weights, out = random_weights(config), folder / shape.replace("/", "-")
-    [exported] = export_model(weights, config, out, ("int8",), made_up_ranges(weights))
-    add_listed_graphs(exported)
+    write_int8(out, quantised(weights, config, made_up_ranges(weights)), config)
     Shortlist(np.full((vocabulary, 1), EOS), np.empty(0, dtype=np.int64), common).save(out / TABLE)
-    return OnnxEngine(exported, config)
+    return NativeEngine(out, config)
 
 
 def main() -> None:
@@ -136,7 +133,7 @@ def main() -> None:
     parser.add_argument("--src", type=Path)
     parser.add_argument("--tgt", type=Path)
     parser.add_argument("--to")
-    parser.add_argument("--compute-type", default="default", help="int8_native: the engine in C++")
+    parser.add_argument("--compute-type", default="default")
     parser.add_argument("--segments", nargs="+", default=["10"])
     parser.add_argument("--sentences", type=int, default=2000)
     parser.add_argument("--timed", type=int, default=100, help="sentences that are timed")

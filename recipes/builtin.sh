@@ -109,7 +109,7 @@ stage_student() { ended student second "${END:-6000}" student 3.0e-3; }
 stage_export() {
   [ -d "$out/student-int8" ] || $run export "$out/student" "$out/student-int8" --precision int8 --corpus "$out/corpus"
   # lists change no translation: what they lack is written again (docs/decoding.md)
-  [ -f "$out/student-int8/onnx/shortlist.npz" ] || $run shortlist "$out/student-int8" --corpus "$out/second"
+  [ -f "$out/student-int8/shortlist.npz" ] || $run shortlist "$out/student-int8" --corpus "$out/second"
 }
 stage_evaluate() {
   local way from to test tests

@@ -28,7 +28,7 @@ stage_corpus() {
 }
 stage_distill() {
   $run build
-  [ -d "$out/text" ] || $run distill "$teacher" "$out/ids" --out "$out/text" --beam 1 --device cpu --compute-type int8_native --batch-tokens 2048
+  [ -d "$out/text" ] || $run distill "$teacher" "$out/ids" --out "$out/text" --beam 1 --device cpu --compute-type int8 --batch-tokens 2048
 }
 training() {  # NAME [OPTION...]
   local name=$1
@@ -58,7 +58,7 @@ stage_evaluate() {
       for k in 1 5 10; do
         set=$out/$name-int8
         [ "$name" != built-in ] || set=$teacher
-        named+=(--system "$name $k=$set:to=$to:segments=$k:compute=int8_native:repairs=none")
+        named+=(--system "$name $k=$set:to=$to:segments=$k:compute=int8:repairs=none")
       done
     done
     $run evaluate "${named[@]}" --test "valid=$data/ende200k/valid.$from,$data/ende200k/valid.$to" --test "test=$data/ende200k/test.$from,$data/ende200k/test.$to" \

@@ -11,8 +11,8 @@
 #   evaluate          the whole table, into OUT/neighbours; also `long RecoverSAT`, where ende200k.sh has trained words-deleting-long
 #   write             what `evaluate` needs of the models in MODELS alone (folders of OUT: "sat nat-full"), into OUT/written, while others train
 #   bench             milliseconds of a sentence on a GPU, the systems in turn, into OUT/speed-cuda
-#   bench-cpu         the same on one core, exported to int8 first, into OUT/speed-cpu
-#   bench-native      the same by the engine in C++ (`recoversat build`), which writes step by step alone, into OUT/speed-native
+#   bench-cpu         the same on one core by ONNX Runtime, exported to int8 first, into OUT/speed-cpu
+#   bench-native      the same by the engine in C++, which writes step by step alone, into OUT/speed-native
 #   report            the table of what `evaluate` or, where it has not run, `write` has left, into OUT/neighbours: no model is loaded. Needs what
 #                     the teacher and RecoverSAT wrote; remove OUT/neighbours and OUT/written of an earlier training
 #
@@ -96,12 +96,12 @@ exported() {
   done
 }
 stage_bench-cpu() {
-  local form=-int8
+  local form=-int8 more=:compute=int8_onnx
   exported
   timed cpu cpu
 }
 stage_bench-native() {
-  local form=-int8 more=:compute=int8_native MODELS="teacher deep-shallow sat mixed-word deep-mixed words-deleting-long"
+  local form=-int8 more=:compute=int8 MODELS="teacher deep-shallow sat mixed-word deep-mixed words-deleting-long"
   exported
   timed native cpu
 }

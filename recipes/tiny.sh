@@ -52,7 +52,7 @@ distilled() {  # NAME: what the built-in model makes of those sources
   local processes=${PROCESSES:-$(nproc)} i jobs=()
   [ ! -d "$out/$1-distilled" ] || return 0
   trap 'trap - TERM; kill 0' INT TERM  # none is left behind
-  set -- distill "$(teacher)" "$out/$1" --out "$out/$1-distilled" --beam 1 --device cpu --compute-type int8_native --batch-tokens 2048
+  set -- distill "$(teacher)" "$out/$1" --out "$out/$1-distilled" --beam 1 --device cpu --compute-type int8 --batch-tokens 2048
   for ((i = 1; i <= processes; i++)); do OMP_NUM_THREADS=1 $run "$@" --shard "$i/$processes" & jobs+=($!); done
   for i in "${jobs[@]}"; do wait "$i"; done
   OMP_NUM_THREADS=1 $run "$@"
@@ -84,12 +84,12 @@ stage_export() {
   for name in tiny at; do
     [ -d "$out/$name-int8" ] || $run export "$out/$name" "$out/$name-int8" --precision int8 --corpus "$out/corpus"
   done
-  [ -f "$out/tiny-int8/onnx/shortlist.npz" ] || $run shortlist "$out/tiny-int8" --corpus "$out/corpus" --likeliest 50
+  [ -f "$out/tiny-int8/shortlist.npz" ] || $run shortlist "$out/tiny-int8" --corpus "$out/corpus" --likeliest 50
   [ -d "$out/at-ct2" ] || $run export "$out/at" "$out/at-ct2" --format ctranslate2
   [ -d "$out/at-ct2-map" ] || "$python" "$here/vmap.py" "$out/tiny-int8" "$out/at-ct2" "$out/at-ct2-map" --to de
 }
 systems() {  # TO: both models in the engine in C++, nothing repaired
-  local how=to=$1:compute=int8_native:repairs=none k
+  local how=to=$1:compute=int8:repairs=none k
   named=(--system "AT=$out/at-int8:$how")
   for k in 1 2 3 5; do named+=(--system "tiny $k=$out/tiny-int8:segments=$k:shortlist=false:$how"); done
   for k in "14 4" "30 2"; do
@@ -103,7 +103,7 @@ stage_evaluate() {
   for way in "en de" "de en"; do
     read -r from to <<< "$way"
     systems "$to" && tests=()
-    named+=(--system "tiny by length 30 joined=$out/tiny-int8:to=$to:segments=auto:segment_length=30:most_segments=2:shortlist=false:compute=int8_native")
+    named+=(--system "tiny by length 30 joined=$out/tiny-int8:to=$to:segments=auto:segment_length=30:most_segments=2:shortlist=false:compute=int8")
     for test in tests/wiki tests/europarl tests/tst2014 tests/tatoeba tests/docs ende200k/test multi30k/test2016; do
       tests+=(--test "$(basename "$test")=$data/$test.$from,$data/$test.$to")
     done
@@ -111,15 +111,15 @@ stage_evaluate() {
   done
 }
 stage_bench() {  # English to German, one core: lists as they are, of the same pieces for CTranslate2
-  local named list=to=de:compute=int8_native:repairs=none:verify_shortlist=false
+  local named list=to=de:compute=int8:repairs=none:verify_shortlist=false
   systems de
   named+=(
-    --system "AT ONNX Runtime=$out/at-int8:to=de:repairs=none"
+    --system "AT ONNX Runtime=$out/at-int8:to=de:compute=int8_onnx:repairs=none"
     --system "tiny 1 list=$out/tiny-int8:segments=1:$list" --system "tiny 2 list=$out/tiny-int8:segments=2:$list"
     --system "tiny by length 14 list=$out/tiny-int8:segments=auto:segment_length=14:most_segments=4:$list"
     --system "tiny by length 30 list=$out/tiny-int8:segments=auto:segment_length=30:most_segments=2:$list"
     --system "CTranslate2=$out/at-ct2:to=de:compute=int8" --system "CTranslate2 map=$out/at-ct2-map:to=de:compute=int8"
-    --system "built-in=$(teacher):to=de:compute=int8_native:repairs=none"
+    --system "built-in=$(teacher):to=de:compute=int8:repairs=none"
   )
   taskset -c 0 $run bench "${named[@]}" --src "$data/ende200k/test.en" --ref "$data/ende200k/test.de" --sentences "${SENTENCES:-48}" --batch 1 --batch 64 \
     --threads 1 --rounds "${ROUNDS:-3}" --out "$out/bench"

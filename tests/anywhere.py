@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import NamedTuple
 from xml.etree import ElementTree
 
-from recoversat.engines.native import library
 from tests.conftest import NOT_TESTED
+from tests.processors import kits_here
 
 ROOT = Path(__file__).resolve().parent.parent
 ENGINE_IN_CPP = ["tests/unit/engines/native"]
@@ -52,16 +52,7 @@ class Outcome(NamedTuple):
 def settings() -> list[Setting]:
     """List the settings; an instruction set that a processor lacks changes nothing."""
     found = [Setting(name, value, COMPUTING) for name, values in VARIABLES.items() for value in values]
-    return found + [Setting(KIT, kit, ENGINE_IN_CPP) for kit in kits()]
-
-
-def kits() -> list[str]:
-    """List the kernel kits of the engine in C++ that this processor runs; none where it cannot be built."""
-    if not library.compiler():
-        return []
-    if not library.library_path().is_file():
-        library.build()
-    return library.kits()
+    return found + [Setting(KIT, kit, ENGINE_IN_CPP) for kit in kits_here()]
 
 
 def run(setting: Setting) -> Outcome:
@@ -81,7 +72,7 @@ def run(setting: Setting) -> Outcome:
 
 def kit_of(environment: dict[str, str]) -> str:
     """Say which kit the engine in C++ runs by default."""
-    program = "from recoversat import Translator; t = Translator(target='de', compute_type='int8_native'); "
+    program = "from recoversat import Translator; t = Translator(target='de', compute_type='int8'); "
     program += "print(t.engine.description['engine'].split()[1])"
     command = [sys.executable, "-c", program]
     return subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout.strip()

@@ -68,7 +68,7 @@ back() {  # German text by the weights of its origins, its translation
     'BEGIN { FS = ": "; while ((getline < weights) > 0) weight[$1] = $2; FS = "\t" }
      (taken[$1] += weight[$1]) >= 1 { taken[$1] -= 1; print $2 }' > "$out/mono.de"
   evenly "${MONO:-17000}" "$out/mono.de" > "$out/mono-back.de"
-  $run translate --from de --to en --compute-type int8_native --quality fast --batch-size 32 --threads 1 < "$out/mono-back.de" > "$out/mono-back.part"
+  $run translate --from de --to en --compute-type int8 --quality fast --batch-size 32 --threads 1 < "$out/mono-back.de" > "$out/mono-back.part"
   mv "$out/mono-back.part" "$out/mono-back.en"
 }
 

@@ -36,7 +36,7 @@ def main() -> None:
     args = parser.parse_args()
     tokenizer = load_tokenizer(args.exported)
     (first,) = tokenizer.encode([""], prefix_of(read_config(args.exported)[0].data, args.to))
-    table = Shortlist.load(args.exported / "onnx" / TABLE, tokenizer.size)
+    table = Shortlist.load(args.exported / TABLE, tokenizer.size)
     part = args.out.with_name(args.out.name + ".part")
     shutil.rmtree(part, ignore_errors=True)
     shutil.copytree(args.ctranslate2, part)

@@ -13,11 +13,11 @@ from recoversat.engines.engine import Options, StepEngine
 from recoversat.engines.onnx.engine import OnnxEngine
 from recoversat.engines.torch.engine import TorchEngine
 from recoversat.export.checks import compare_tokens
-from recoversat.export.onnx import export_model
-from recoversat.inference.exact import decode_exactly, verify_drafts
+from recoversat.inference.exact import decode_exactly, verifier_for
 from recoversat.model.transformer import Transformer
 from recoversat.segments import assemble
 from recoversat.vocab import BOS, DEL, EOS, N_SPECIAL, NEVER_EMITTED
+from tests.exported import write_exported
 
 SHAPES = {
     "small": ModelConfig(d_model=64, d_hidden=96, n_heads=4, encoder_layers=2, decoder_layers=3, vocab_size=301),
@@ -25,6 +25,10 @@ SHAPES = {
     "deep encoder": ModelConfig(
         d_model=32, d_hidden=130, n_heads=1, encoder_layers=4, decoder_layers=1, vocab_size=128, max_segments=12
     ),
+}
+INT8_SHAPES = {
+    "small": SHAPES["small"],
+    "deep encoder": SHAPES["deep encoder"].model_copy(update={"d_hidden": 160}),
 }
 
 
@@ -44,10 +48,16 @@ def engines(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
     return engines_of(lively_model(SHAPES[request.param], seed=1), tmp_path_factory.mktemp("onnx"))
 
 
+@pytest.fixture(scope="module", params=INT8_SHAPES)
+def int8(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> dict[str, StepEngine]:
+    """Return the engines of models whose sizes are those of int8."""
+    return engines_of(lively_model(INT8_SHAPES[request.param], seed=1), tmp_path_factory.mktemp("int8"))
+
+
 def engines_of(model: Transformer, folder: Path) -> dict[str, StepEngine]:
-    weights = {name: value.numpy() for name, value in model.state_dict().items()}
-    folders = export_model(weights, model.config, folder)
-    loaded: dict[str, StepEngine] = {folder.name: OnnxEngine(folder, model.config) for folder in folders}
+    precisions = ["fp32", "int8"] if model.config in INT8_SHAPES.values() else ["fp32"]
+    write_exported(model, folder, *precisions)
+    loaded: dict[str, StepEngine] = {name: OnnxEngine(folder, name, model.config) for name in precisions}
     return loaded | {"torch": TorchEngine(model, torch.device("cpu"))}
 
 
@@ -145,10 +155,10 @@ def test_endings_and_reorderings_come_out_the_same(engines: dict[str, StepEngine
 
 
 @pytest.mark.parametrize("n_segments", [1, 4])
-def test_int8_scores_stay_close(engines: dict[str, StepEngine], n_segments: int) -> None:
+def test_int8_scores_stay_close(int8: dict[str, StepEngine], n_segments: int) -> None:
     sources, k = sources_of([6, 17, 11, 2]), np.full(4, n_segments)
-    expected = play(engines["torch"].start(sources, k), 3, n_segments, 4)
-    got = play(engines["int8"].start(sources, k), 3, n_segments, 4)
+    expected = play(int8["torch"].start(sources, k), 3, n_segments, 4)
+    got = play(int8["int8"].start(sources, k), 3, n_segments, 4)
     errors = np.concatenate(
         [np.abs(one.log_probs - other.log_probs)[active & (one.tokens == other.tokens)]
          for (one, active), (other, _) in zip(expected, got, strict=True)]
@@ -162,9 +172,9 @@ def test_int8_scores_stay_close(engines: dict[str, StepEngine], n_segments: int)
 
 
 @pytest.mark.parametrize("name", ["fp32", "int8"])
-def test_what_must_not_be_written_is_not(engines: dict[str, StepEngine], name: str) -> None:
+def test_what_must_not_be_written_is_not(int8: dict[str, StepEngine], name: str) -> None:
     options = Options(top_tokens=90, limits=np.full(2, 3), forced=[{(0, 1): DEL}] * 2)
-    single, double = engines[name].decode(sources_of([6, 9]), np.array([1, 2]), options)
+    single, double = int8[name].decode(sources_of([6, 9]), np.array([1, 2]), options)
     for one in (single, double):
         likely = [token for step in one.top_tokens[0] for token, log_prob in step if log_prob > -np.inf]
         assert likely
@@ -207,7 +217,9 @@ def test_drafts_are_verified_into_what_one_segment_writes(engines: dict[str, Ste
         assert drafted.segments == greedy.segments
         text = assemble(greedy.segments)
         for draft in (text, text[3:], [*text[:4], *rng.integers(N_SPECIAL, 120, 3).tolist(), *text[6:]], []):
-            (written,) = verify_drafts(engine, [source], [draft], options)
+            verify = verifier_for(engine, [source], options)
+            assert verify
+            written = verify(draft)
             assert written.segments == greedy.segments
             np.testing.assert_allclose(written.log_probs[0], greedy.log_probs[0], atol=2e-4)
             assert written.steps <= greedy.steps
@@ -246,10 +258,10 @@ def test_exported_graphs_are_valid_onnx(tmp_path: Path) -> None:
     import onnx
 
     config = SHAPES["small"]
-    weights = {name: value.numpy() for name, value in lively_model(config, 1).state_dict().items()}
-    [folder] = export_model(weights, config, tmp_path, ("fp32",))
-    for name in ("encoder", "step"):
-        model = onnx.load(str(folder / f"{name}.onnx"), load_external_data=False)
+    write_exported(lively_model(config, 1), tmp_path)
+    graphs = [tmp_path / "onnx" / precision / name for precision in ("fp32", "int8") for name in ("encoder", "step")]
+    for path in graphs:
+        model = onnx.load(path.with_suffix(".onnx"), load_external_data=False)
         assert {opset.domain for opset in model.opset_import} == {"", "com.microsoft"}
         assert all(node.op_type != "Identity" for node in model.graph.node)
 
@@ -269,9 +281,9 @@ def test_segments_begin_with_the_same_tokens_where_not_all_may(engines: dict[str
     assert_same(decode(engines["torch"], sources, k, limits), again)  # nothing stays barred
 
 
-def test_engines_mark_the_same_tokens(engines: dict[str, StepEngine]) -> None:
+def test_engines_mark_the_same_tokens(int8: dict[str, StepEngine]) -> None:
     pairs = list(zip(sources_of([5, 17, 2]), sources_of([9, 1, 30], seed=5), strict=True))
-    expected, got, rough = (engines[name].deletions(pairs) for name in ("torch", "fp32", "int8"))
+    expected, got, rough = (int8[name].deletions(pairs) for name in ("torch", "fp32", "int8"))
     for (_, target), one, other, third in zip(pairs, expected, got, rough, strict=True):
         assert len(target) == len(one) == len(third)
         np.testing.assert_allclose(np.log(one), np.log(other), atol=5e-4)

@@ -3,14 +3,17 @@
 import json
 import os
 import shutil
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 from sacrebleu.metrics.bleu import BLEU
 
 from recoversat import Translation, Translator
+from recoversat.engines.loading import native_engine
 from recoversat.errors import UserError
 from recoversat.export.folder import ValidationText, export_folder, precisions_of, validation_text
 from recoversat.pipeline.score_files import score_lines
@@ -19,10 +22,11 @@ from tests.system.tiny_model import write_sentences, write_tiny_model
 
 BLOCK_TORCH = """
 import sys
+BLOCKED = ()
 
 class Blocked:
     def find_spec(self, name, path=None, target=None):
-        if name.split(".")[0] in ("torch", "onnx"):
+        if name.split(".")[0] in ("torch", "onnx", *BLOCKED):
             raise ModuleNotFoundError(f"No module named {name!r}", name=name)
 
 sys.meta_path.insert(0, Blocked())
@@ -71,13 +75,15 @@ def assert_same(wanted: list[Translation], got: list[Translation]) -> None:
 
 def test_the_folder_is_a_model_with_its_figures(exported: Exported) -> None:
     files = {str(path.relative_to(exported.out)) for path in exported.out.rglob("*") if path.is_file()}
-    names = ("encoder.onnx", "step.onnx", "sentence.onnx", "probe.onnx", "weights.bin")
-    graphs = {f"onnx/{p}/{name}" for p in ("fp32", "int8") for name in names}
-    assert files == {"config.json", "vocabulary.txt", "README.md", "export.json"} | graphs
+    int8 = {"int8.safetensors", "onnx/int8/encoder.onnx", "onnx/int8/step.onnx", "onnx/int8/probe.onnx"}
+    fp32 = {"onnx/fp32/encoder.onnx", "onnx/fp32/step.onnx", "onnx/fp32/weights.bin"}
+    assert files == {"config.json", "vocabulary.txt", "README.md", "export.json"} | int8 | fp32
     notes = json.loads((exported.out / "export.json").read_text())
-    assert {"numpy", "onnx", "onnxruntime", "recoversat", "torch"} == set(notes["versions"])
-    for precision, noted in notes["precisions"].items():
-        assert noted["bytes"] == sum(path.stat().st_size for path in (exported.out / "onnx" / precision).iterdir())
+    assert {"numpy", "onnx", "recoversat", "torch"} == set(notes["versions"])
+    for precision, own in (("int8", int8), ("fp32", fp32)):
+        noted = notes["precisions"][precision]
+        assert noted["files"] == {name: (exported.out / name).stat().st_size for name in own}
+        assert noted["bytes"] == sum(noted["files"].values())
     checked = {(one["precision"], one["segments"]): one["same"] for one in notes["checks"]["tokens"]}
     assert {key: same for key, same in checked.items() if key[0] == "fp32"} == {("fp32", k): 32 for k in (1, 2, 4)}
     assert all(checked["int8", k] < 32 for k in (1, 2, 4))  # else this model would show no difference at all
@@ -114,15 +120,19 @@ def test_another_model_under_the_same_name_is_noticed(
 ) -> None:
     from recoversat.export import folder as exporting
 
-    original = exporting.export_model
+    def spoiling(write: Callable[..., Any]) -> Callable[..., Any]:
+        def spoil(weights: dict[str, np.ndarray], *others: object) -> Any:
+            return write({n: w * 1.5 if n == "encoder.norm.weight" else w for n, w in weights.items()}, *others)
 
-    def spoil(weights: dict[str, np.ndarray], *others: object) -> list[Path]:
-        return original({n: w * 1.5 if n == "encoder.norm.weight" else w for n, w in weights.items()}, *others)
+        return spoil
 
-    monkeypatch.setattr(exporting, "export_model", spoil)
+    for name in ("export_fp32", "quantised"):
+        monkeypatch.setattr(exporting, name, spoiling(getattr(exporting, name)))
     with pytest.raises(
         UserError, match=r"is not the original \(fp32, K = 1: same tokens .* of 32 .*nothing was written"
     ):
+        export_folder(exported.model, tmp_path / "out", ("fp32",), None)
+    with pytest.raises(UserError, match=r"int8: encoder\.norm\.weight is not what was exported; nothing was written"):
         export_folder(exported.model, tmp_path / "out", ("int8",), None)
     assert list(tmp_path.iterdir()) == []
 
@@ -130,11 +140,12 @@ def test_another_model_under_the_same_name_is_noticed(
 def test_without_validation_text_random_ids_are_compared_and_it_says_so(
     exported: Exported, tmp_path: Path, recoversat: Run
 ) -> None:
-    done = recoversat("export", exported.model, tmp_path / "out", "--precision", "int8")
+    done = recoversat("export", exported.model, tmp_path / "out")
     assert "fp32, K = 4: same tokens as torch in 32 of 32 sentences (random ids, as there is no valid" in done.stderr
     assert "int8: BLEU not measured: no validation text was given" in done.stderr
-    assert [path.name for path in (tmp_path / "out" / "onnx").iterdir()] == ["int8"]
+    assert "int8: scales were measured on 64 sentences (random ids, as there is no validation text)" in done.stderr
     assert "BLEU not measured" in (tmp_path / "out" / "README.md").read_text()
+    assert "measured on 64 sentences (random ids" in (tmp_path / "out" / "README.md").read_text()
 
 
 @pytest.mark.parametrize("segments", [1, 2, 4])
@@ -233,12 +244,16 @@ def test_a_file_is_translated_whole(exported: Exported, tmp_path: Path) -> None:
 
 def test_it_translates_where_torch_is_absent(exported: Exported, tmp_path: Path, recoversat: Run) -> None:
     (tmp_path / "sitecustomize.py").write_text(BLOCK_TORCH)
-    without = os.environ | {"PYTHONPATH": str(tmp_path)}
+    without = os.environ | {"PYTHONPATH": f"{tmp_path}{os.pathsep}{os.environ.get('PYTHONPATH', '')}"}
     done = recoversat("translate", "--model", exported.out, exported.text, "--threads", 1, env=without)
     wanted = [t.text for t in Translator(exported.out, intra_threads=1).translate_iterable(lines_of(exported))]
     assert done.stdout.splitlines() == wanted
     refused = recoversat("translate", "--model", exported.model, stdin="w1\n", env=without, expect=2)
-    assert "holds torch weights: pip install 'recoversat[train]', or export it to ONNX" in refused.stderr
+    assert "holds torch weights: pip install 'recoversat[train]', or export it" in refused.stderr
+    export_folder(exported.model, tmp_path / "int8", ("int8",), None)
+    for more in (["--device", "cuda"], ["--compute-type", "float32"]):
+        refused = recoversat("translate", "--model", tmp_path / "int8", *more, stdin="w1\n", env=without, expect=2)
+        assert "needs torch: pip install 'recoversat[train]'" in refused.stderr
     refused = recoversat("export", exported.model, tmp_path / "out", env=without, expect=2)
     assert "torch is missing: pip install 'recoversat[train]'" in refused.stderr
 
@@ -256,7 +271,7 @@ def test_what_cannot_be_exported_is_refused_with_a_reason(exported: Exported, tm
     with pytest.raises(UserError, match="different vocabularies"):
         validation_text(exported.model, tmp_path / "corpus", None)
     with pytest.raises(UserError, match="--precision int4: there are fp32 and int8"):
-        precisions_of(["int4"])
+        precisions_of(["int4"], exported.model)
 
 
 def test_force_replaces_an_older_export_whole(exported: Exported, tmp_path: Path) -> None:
@@ -302,10 +317,43 @@ def test_int8_always_has_scales_of_its_own(exported: Exported, tmp_path: Path, w
         assert b"DynamicQuantizeLinear" not in graph.read_bytes()  # which would follow each batch
 
 
-def test_int8_does_not_depend_on_the_batch(exported: Exported) -> None:
-    translator = Translator(exported.out, compute_type="int8", intra_threads=1)
-    lines = lines_of(exported)
-    for segments in (1, 4):
-        together = translator.translate(lines, segments=segments, batch_size=60)
-        alone = [translator.translate([line], segments=segments)[0] for line in lines]
-        assert [t.ids for t in together] == [t.ids for t in alone]
+@pytest.mark.parametrize("given", ["validation text", "nothing"])
+def test_int8_does_not_depend_on_the_batch(exported: Exported, tmp_path: Path, given: str) -> None:
+    out = exported.out
+    if given == "nothing":
+        out = tmp_path / "out"
+        export_folder(exported.model, out, ("int8",), None)
+    lines = exported.text.read_text().splitlines()
+    for compute in ("int8", "int8_onnx"):
+        translator = Translator(out, compute_type=compute, intra_threads=1)  # type: ignore[arg-type]
+        for segments in (1, 4):
+            together = translator.translate(lines, segments=segments, batch_size=60)
+            alone = [translator.translate([line], segments=segments)[0] for line in lines]
+            assert [t.ids for t in together] == [t.ids for t in alone]
+
+
+def test_sizes_that_int8_does_not_take_are_refused_before_anything_is_done(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    model = write_tiny_model(tmp_path / "model", d_model=48, n_heads=3)
+    with pytest.raises(UserError, match=r"int8 is for models .* not 48, 32 and 16; fp32 takes any"):
+        export_folder(model, tmp_path / "out", ("fp32", "int8"), None)
+    assert precisions_of(["int8"], model) == ("int8",)
+    assert capsys.readouterr().err == ""
+    assert precisions_of(None, model) == ("fp32",)  # what was not asked for is left out
+    assert "note: fp32 alone is exported: int8 is for models" in capsys.readouterr().err
+    export_folder(model, tmp_path / "out", ("fp32",), None)
+    assert Translator(tmp_path / "out").engine.description["precision"] == "fp32"
+
+
+def test_without_onnx_runtime_the_engine_in_cpp_translates(exported: Exported, tmp_path: Path, recoversat: Run) -> None:
+    (tmp_path / "sitecustomize.py").write_text(BLOCK_TORCH.replace("BLOCKED = ()", 'BLOCKED = ("onnxruntime",)'))
+    without = os.environ | {"PYTHONPATH": f"{tmp_path}{os.pathsep}{os.environ.get('PYTHONPATH', '')}"}
+    ask = ["translate", "--model", exported.out, exported.text, "--threads", 1]
+    refused = recoversat(*ask, "--compute-type", "int8_onnx", env=without, expect=2)
+    assert "ONNX Runtime is missing: pip install 'recoversat[onnx]'" in refused.stderr
+    if native_engine():
+        wanted = [t.text for t in Translator(exported.out, intra_threads=1).translate_iterable(lines_of(exported))]
+        assert recoversat(*ask, env=without).stdout.splitlines() == wanted
+    else:
+        assert "ONNX Runtime is missing" in recoversat(*ask, env=without, expect=2).stderr

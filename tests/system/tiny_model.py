@@ -13,7 +13,7 @@ from recoversat.text.tokenizer import BpeTokenizer
 from recoversat.vocab import DEL, EOS, SPECIAL_PIECES
 
 WORDS = [f"w{number}" for number in range(180)]
-SHAPE = {"d_model": 32, "d_hidden": 48, "n_heads": 4, "encoder_layers": 2, "decoder_layers": 2, "max_segments": 4}
+SHAPE = {"d_model": 32, "d_hidden": 32, "n_heads": 2, "encoder_layers": 2, "decoder_layers": 2, "max_segments": 4}
 
 
 def tiny_config(**model: object) -> Config:

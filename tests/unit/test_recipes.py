@@ -617,7 +617,7 @@ def test_what_was_trained_again_is_exported_again(tmp_path: Path) -> None:
     assert run[-1][0] == "bench"
     *_, native = printed("neighbours.sh", tmp_path, "bench-native")
     specs = [parse_system(b) for a, b in itertools.pairwise(native) if a == "--system"]
-    assert {(Path(one.path).name, one.compute) for one in specs} == {("sat-int8", "int8_native")}
+    assert {(Path(one.path).name, one.compute) for one in specs} == {("sat-int8", "int8")}
     assert native[-1] == str(tmp_path / "speed-native")
     (tmp_path / "speed-cpu").mkdir()
     failing = ["bash", str(RECIPES / "neighbours.sh"), "DATA", str(tmp_path), "bench-cpu"]
@@ -636,8 +636,7 @@ def test_ctranslate2_gets_the_same_list(tmp_path: Path, monkeypatch: pytest.Monk
     common[0, [a, b]] = True
     likeliest = np.full((size, 2), a, dtype=np.int32)
     likeliest[b] = [a, b + 1]
-    (folder / "onnx").mkdir()
-    Shortlist(likeliest, np.array([], dtype=np.int64), common).save(folder / "onnx" / TABLE)
+    Shortlist(likeliest, np.array([], dtype=np.int64), common).save(folder / TABLE)
     peer.mkdir()
     (peer / "model.bin").touch()
     monkeypatch.setattr(sys, "argv", ["", str(folder), str(peer), str(tmp_path / "out"), "--to", ""])

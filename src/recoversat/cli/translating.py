@@ -13,7 +13,7 @@ from recoversat.serve.settings import ServeSettings
 
 
 class ExportFormat(StrEnum):
-    onnx = "onnx"
+    recoversat = "recoversat"
     ctranslate2 = "ctranslate2"
 
 
@@ -87,19 +87,26 @@ def export(
     ] = False,
     force: Annotated[bool, typer.Option("--force", help="Replace OUT; keep it whatever the checks say.")] = False,
     format_: Annotated[
-        ExportFormat, typer.Option("--format", help="onnx; ctranslate2: a teacher for that engine, to compare with.")
-    ] = ExportFormat.onnx,
+        ExportFormat, typer.Option("--format", help="ctranslate2: a teacher for that engine, to compare with.")
+    ] = ExportFormat.recoversat,
 ) -> None:
-    """Write a model for fast translation on CPUs (ONNX, int8 and fp32), checked against the original."""
+    """Write a model for fast translation on CPUs (int8 and fp32), checked against the original.
+
+    A folder that was exported by an older version is converted.
+    """
     try:
         from recoversat.data.prepare import optional_pairs
         from recoversat.export import folder as exporting
+        from recoversat.export import old_folder
     except ImportError as error:
         raise UserError(f"{error.name} is missing: pip install 'recoversat[train]'") from None
+    if old_folder.is_old(model):
+        typer.echo(old_folder.convert(model, out, force), err=True)
+        return
     valid = exporting.validation_text(model, corpus, optional_pairs(valid_src, valid_tgt, "--valid"))
-    precisions = exporting.precisions_of(precision)
-    if shortlist and (not corpus or format_ is not ExportFormat.onnx):
-        raise UserError("--shortlist is made from --corpus, for --format onnx; later: recoversat shortlist OUT")
+    precisions = exporting.precisions_of(precision, model)
+    if shortlist and (not corpus or format_ is ExportFormat.ctranslate2 or "int8" not in precisions):
+        raise UserError("--shortlist is made from --corpus, for int8; later: recoversat shortlist OUT")
     if format_ is ExportFormat.ctranslate2:
         from recoversat.export.ctranslate2 import export_ctranslate2
 
@@ -118,7 +125,6 @@ def shortlist(
     tgt: Annotated[Path | None, typer.Option(help="And its translations, best the model's own.")] = None,
     likeliest: Annotated[int, typer.Option(min=1, help="Pieces that each source piece may become.")] = 100,
     frequent: Annotated[int, typer.Option(min=1, help="Most frequent pieces that are in every list.")] = 1000,
-    table_only: Annotated[bool, typer.Option("--table-only", help="No graphs: for the engine in C++.")] = False,
 ) -> None:
     """Give an exported model a shortlist: steps choose among pieces that a source can become, which is faster."""
     try:
@@ -127,16 +133,7 @@ def shortlist(
     except ImportError as error:
         raise UserError(f"{error.name} is missing: pip install 'recoversat[train]'") from None
     pairs = pairs_of(model, corpus, optional_pairs(src, tgt, "-"))
-    typer.echo(add_shortlist(model, pairs, likeliest, frequent, table_only).as_text(), err=True)
-
-
-@app.command(epilog="Example: `recoversat build && recoversat translate --compute-type int8_native letter.txt`")
-def build() -> None:
-    """Compile the engine in C++ for this machine (g++ or clang++): `--compute-type int8_native` uses it."""
-    from recoversat.engines.native import library
-
-    path = library.build()
-    typer.echo(f"built {path.name}: this processor runs {', '.join(library.kits())}", err=True)
+    typer.echo(add_shortlist(model, pairs, likeliest, frequent).as_text(), err=True)
 
 
 @verb(ServeSettings, "Example: `recoversat serve --model en-de=run --port 5000 --workers 2`")

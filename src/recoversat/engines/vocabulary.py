@@ -16,7 +16,7 @@ from recoversat.decoding.stepping import Bools, Floats, Ints
 from recoversat.errors import UserError
 from recoversat.vocab import DEL, NEVER_EMITTED
 
-TABLE = "shortlist.npz"  # below onnx/, for every precision
+TABLE = "shortlist.npz"  # in a model folder
 _SHARE = 2  # whose list is longer than one part in so many of the vocabulary may choose from all of it
 
 
@@ -31,6 +31,17 @@ def logit_biases(vocab_size: int, places: int) -> tuple[Floats, Floats]:
     single = bias.copy()
     single[DEL] = -np.inf
     return bias, single
+
+
+def without(bias: Floats, barred: Bools) -> Floats:
+    """Return a bias (P,) that lets no barred piece (V,) be chosen.
+
+    >>> without(np.zeros(3, dtype=np.float32), np.array([False, True])).tolist()
+    [0.0, -inf, 0.0]
+    """
+    narrow = bias.copy()
+    narrow[: len(barred)][barred] = -np.inf
+    return narrow
 
 
 @dataclass(frozen=True)

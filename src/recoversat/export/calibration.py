@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from recoversat.engines.loading import engine_for
-from recoversat.export.onnx_weights import Range, Ranges
+from recoversat.export.int8 import Range, Ranges
 from recoversat.model.build import Model
 
 OUTPUT = "embedding"  # the product that gives logits

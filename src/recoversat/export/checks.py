@@ -17,6 +17,7 @@ from recoversat.config import Config
 from recoversat.engines.engine import Engine, Options
 from recoversat.errors import UserError
 from recoversat.export.shortlist import ShortlistReport
+from recoversat.files.int8 import Arrays
 from recoversat.measuring.quality.metrics import corpus_bleu
 
 FORMAT = "recoversat-export-1"
@@ -81,6 +82,14 @@ def refuse_loss(change: BleuChange, force: bool = False) -> None:
         )
 
 
+def refuse_other_weights(wanted: Arrays, got: Arrays) -> None:
+    """Raise an error where a weight that was read again is further than half a step from the original."""
+    for name, array in wanted.items():
+        step = np.abs(array).max(axis=-1, keepdims=True) / 127 if array.ndim > 1 else 0.0
+        if name not in got or (np.abs(got[name] - array) > 0.501 * step).any():
+            raise UserError(f"int8: {name} is not what was exported; nothing was written, export again")
+
+
 @dataclass(frozen=True)
 class ExportReport:
     source: Mapping[str, Any]  # fingerprint and size of the torch weights
@@ -116,7 +125,7 @@ class ExportReport:
 
     def as_json(self) -> dict[str, Any]:
         bleu = {"precision": "int8", "change": self.int8.change, **asdict(self.int8)} if self.int8 else _UNMEASURED
-        packages = ("numpy", "onnx", "onnxruntime", "torch")
+        packages = ("numpy", "onnx", "torch")
         return {
             "format": FORMAT,
             "versions": {"recoversat": __version__} | {name: version(name) for name in packages},

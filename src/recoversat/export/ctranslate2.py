@@ -12,8 +12,15 @@ from recoversat.engines.engine import Options
 from recoversat.errors import UserError
 from recoversat.export.checks import compare_bleu, refuse_loss
 from recoversat.export.ctranslate2_writer import MODEL, POSITIONS, import_ctranslate2, write_ctranslate2
-from recoversat.export.folder import BATCH, Original, ValidationText, check_place, load_original, sample_sources
-from recoversat.export.onnx import PrecisionName
+from recoversat.export.folder import (
+    BATCH,
+    Original,
+    PrecisionName,
+    ValidationText,
+    check_place,
+    load_original,
+    sample_sources,
+)
 from recoversat.files.model_folder import read_config, resolve_model
 from recoversat.files.storage import atomic_folder
 from recoversat.measuring.peers.ctranslate2 import CTranslate2

@@ -1,34 +1,54 @@
 """Write a model folder that translates without torch, and let it prove that it still says the same."""
 
-import shutil
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import get_args
+from typing import Literal, get_args
 
 import numpy as np
 import torch
 
 from recoversat.config import Config, DataConfig
 from recoversat.data.prepare import TextPairs
-from recoversat.engines.cores import usable_cores
 from recoversat.engines.engine import Engine
-from recoversat.engines.loading import EXPORT, ONNX, engine_for, onnx_engine
+from recoversat.engines.loading import ComputeType, EngineOptions, engine_for, load_engine
 from recoversat.errors import UserError
 from recoversat.export.calibration import calibrate
-from recoversat.export.checks import Agreement, ExportReport, compare_bleu, compare_tokens, export_card, refuse_loss
-from recoversat.export.onnx import PrecisionName, export_model
+from recoversat.export.checks import (
+    Agreement,
+    ExportReport,
+    compare_bleu,
+    compare_tokens,
+    export_card,
+    refuse_loss,
+    refuse_other_weights,
+)
+from recoversat.export.int8 import quantised
+from recoversat.export.onnx import export_fp32, export_int8
 from recoversat.export.shortlist import add_shortlist, check_has_steps, corpus_of, pairs_of
-from recoversat.files.model_folder import WEIGHTS, read_config, resolve_model, weights_fingerprint, write_description
+from recoversat.files.int8 import INT8, check_shape, write_int8
+from recoversat.files.model_folder import (
+    ONNX,
+    WEIGHTS,
+    read_config,
+    resolve_model,
+    weights_fingerprint,
+    write_description,
+)
 from recoversat.files.storage import atomic_folder, refuse_existing, write_json
 from recoversat.measuring.quality.validation import translate_valid
 from recoversat.model.build import Model
+from recoversat.model.exported import exported_weights
 from recoversat.model.weights import load_model
 from recoversat.text.directions import directed, encode_directed, prefix_of
 from recoversat.text.tokenizer import Tokenizer, join_subwords, load_tokenizer
 from recoversat.translator import Translator
 from recoversat.vocab import N_SPECIAL
 
+PrecisionName = Literal["fp32", "int8"]
+EXPORT = "export.json"
+_COMPUTE: dict[PrecisionName, ComputeType] = {"fp32": "float32", "int8": "int8"}
 _SAMPLE = 32  # sentences whose tokens are compared
 _CALIBRATION = 64  # sentences that give int8 its scales
 BATCH = 32
@@ -70,10 +90,12 @@ def export_folder(
         check_has_steps(model)
     original = load_original(model)
     check_place(out, original.folder, force)
+    if "int8" in precisions:
+        check_shape(original.config.model)
     _, facts = read_config(original.folder)
     with atomic_folder(out, replace=force) as folder:
         write_description(folder, original.config, original.tokenizer, facts)
-        report = _write_graphs(original, folder / ONNX, precisions, valid, force)
+        report = _write_weights(original, folder, precisions, valid, force)
         write_json(folder / EXPORT, report.as_json())
         (folder / "README.md").write_text(export_card(original.config, facts, report), encoding="utf-8")
         if pairs_from:
@@ -81,12 +103,18 @@ def export_folder(
     return report
 
 
-def precisions_of(names: Sequence[str] | None) -> tuple[PrecisionName, ...]:
-    """Check the names of precisions; without any, all there are."""
+def precisions_of(names: Sequence[str] | None, model: Path) -> tuple[PrecisionName, ...]:
+    """Check the names of precisions; without any, take all that a model has the sizes for."""
     known: tuple[PrecisionName, ...] = get_args(PrecisionName)
     for name in names or ():
         if name not in known:
             raise UserError(f"--precision {name}: there are {' and '.join(known)}")
+    if not names:
+        try:
+            check_shape(read_config(resolve_model(model))[0].model)
+        except UserError as error:
+            print(f"note: fp32 alone is exported: {error}", file=sys.stderr)
+            return ("fp32",)
     return tuple(name for name in known if not names or name in names)
 
 
@@ -122,20 +150,22 @@ def check_place(out: Path, model: Path, force: bool) -> None:
     refuse_existing(out, force)
 
 
-def _write_graphs(
+def _write_weights(
     original: Original, out: Path, precisions: Sequence[PrecisionName], valid: ValidationText | None, force: bool
 ) -> ExportReport:
-    """Write the graphs and compare each precision with the original; fp32 is checked even where it is not kept."""
+    """Write each precision and compare it with the original, by the engine that will be used."""
     weights = {name: tensor.numpy() for name, tensor in original.model.state_dict().items()}
-    written = tuple(dict.fromkeys([*precisions, "fp32"]))
-    cores, config = usable_cores(), original.config.model
-    text, learnt_from = sample_sources(original, valid, _CALIBRATION if "int8" in precisions else 0)
-    choices = sorted(set(original.config.train.segment_choices))
-    few = sorted({choices[0], choices[len(choices) // 2], choices[-1]})
-    ranges = calibrate(original.model, learnt_from, few)
-    folders = export_model(weights, config, out, written, ranges)
-    engines = {path.name: onnx_engine(path, config, cores) for path in folders}
-    sample, sources = sample_sources(original, valid)
+    config, choices = original.config.model, sorted(set(original.config.train.segment_choices))
+    if "fp32" in precisions:
+        export_fp32(weights, config, out / ONNX)
+    text, learnt_from = sample_sources(original, valid, _CALIBRATION)
+    if "int8" in precisions:
+        few = sorted({choices[0], choices[len(choices) // 2], choices[-1]})
+        write_int8(out, quantised(weights, config, calibrate(original.model, learnt_from, few)), config)
+        export_int8(config, out / ONNX)
+        refuse_other_weights(weights, {name: tensor.numpy() for name, tensor in exported_weights(out).items()})
+    engines = {name: load_engine(out, config, EngineOptions("cpu", _COMPUTE[name])) for name in precisions}
+    sample, sources = sample_sources(original, valid, _SAMPLE)
     agreements = [
         compare_tokens(original.engine, engine, sources, k, name, original.config.decode.extra_steps)
         for name, engine in engines.items()
@@ -147,17 +177,19 @@ def _write_graphs(
         wanted, got = (original.translate(valid, engine) for engine in (original.engine, engines["int8"]))
         int8 = compare_bleu(wanted, got, valid.tgt)
         refuse_loss(int8, force)
-    if "fp32" not in precisions:
-        shutil.rmtree(out / "fp32")
     source = {
         "weights": weights_fingerprint(original.folder),
         "bytes": (original.folder / WEIGHTS).stat().st_size,
         "parameters": sum(array.size for array in weights.values()),
     }
-    files: dict[str, dict[str, int]] = {
-        name: {path.name: path.stat().st_size for path in sorted((out / name).iterdir())} for name in precisions
-    }
-    return ExportReport(source, sample, agreements, int8, files, len(learnt_from), text)
+    return ExportReport(source, sample, agreements, int8, _sizes(out, precisions), len(learnt_from), text)
+
+
+def _sizes(out: Path, precisions: Sequence[str]) -> dict[str, dict[str, int]]:
+    """Return the bytes of each precision's files."""
+    own = {"int8": [INT8, f"{ONNX}/int8/*"], "fp32": [f"{ONNX}/fp32/*"]}
+    found = {name: [path for pattern in own[name] for path in sorted(out.glob(pattern))] for name in precisions}
+    return {name: {str(path.relative_to(out)): path.stat().st_size for path in paths} for name, paths in found.items()}
 
 
 def sample_sources(original: Original, valid: ValidationText | None, n: int = _SAMPLE) -> tuple[str, list[list[int]]]:

@@ -8,72 +8,69 @@ them in any sentence. Their keys and values go to the first free places of the c
 seen is a length for each sentence and never a mask with holes. To score a given target all its rows go through at
 once; only then do they differ in what they see, and a mask takes the place of the lengths.
 
-Fused operators were taken where they pay (10 rows, one thread): LayerNormalization and Add take 8 us where
-SkipLayerNormalization takes 33; MultiHeadAttention takes keys and values as they lie in the cache.
+Graphs hold no weights: they name them as int8.safetensors does, and `tensors` says where each one is. Fused operators
+were taken where they pay (10 rows, one thread): LayerNormalization and Add take 8 us where SkipLayerNormalization takes
+33; MultiHeadAttention takes keys and values as they are in the cache. Of int8 products, QuantizeLinear and
+MatMulIntegerToFloat take 19 us (512 x 512), MatMulNBits 43, fp32 61.
 """
 
-from dataclasses import dataclass
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
-from onnx import TensorProto, helper
+from numpy.typing import NDArray
+from onnx import TensorProto, helper, numpy_helper
 
 from recoversat.config import ModelConfig
-from recoversat.export.onnx_weights import (
-    BLOCK,
-    MICROSOFT,
-    Array,
-    Graph,
-    Precision,
-    Prepared,
-    WeightFile,
-    Weights,
-    padded_size,
-)
+from recoversat.files.int8 import BLOCK, padded_size
 
 INT64, INT32, FLOAT, BOOL = TensorProto.INT64, TensorProto.INT32, TensorProto.FLOAT, TensorProto.BOOL
+_MICROSOFT = "com.microsoft"
 
 # Added to the score of a place that may not be seen. -50, which keeps exp() away from denormal numbers, was no
 # faster in a decode and let a sharp model see padding: its scores differ by more than that.
 HIDDEN = -10_000.0
 
+Tensors = Mapping[str, Any]  # of ONNX, which say where weights are, by name
 
-def encoder_graph(weights: Weights, config: ModelConfig, precision: Precision, file: WeightFile) -> bytes:
+
+def encoder_graph(tensors: Tensors, config: ModelConfig) -> bytes:
     """Build tokens (B, S) -> keys and values of every decoder layer's attention to the source, (2L, B, H, S, E)."""
-    model = _Builder(Graph(file), weights, config, precision)
-    graph = model.graph
+    graph = _Graph(tensors, config)
     tokens = graph.input("tokens", INT64, ["B", "S"])
     positions = graph.input("positions", FLOAT, [1, "S", config.d_model])
     lengths = graph.input("lengths", INT32, ["B"])
-    x = graph.node("Add", [model.embed(tokens), positions])
+    x = graph.node("Add", [graph.embed(tokens), positions])
     for index in range(config.encoder_layers):
         layer = f"encoder.layers.{index}"
-        query, key, value = model.query_key_value(layer, x)
-        x = model.add(x, f"{layer}.self_attention.output", model.attend(query, key, value, lengths))
-        x = model.feed_forward(layer, x)
-    hidden = model.norm("encoder.norm", x)
-    projected = model.memory(hidden)  # (B, S, 2L, H, E)
+        query, key, value = graph.query_key_value(layer, x)
+        x = graph.add(x, f"{layer}.self_attention.output", graph.attend(query, key, value, lengths))
+        x = graph.feed_forward(layer, x)
+    hidden = graph.norm("encoder.norm", x)
+    heads = graph.constant(0, 0, -1, config.n_heads, config.d_model // config.n_heads)
+    projected = graph.node("Reshape", [graph.linear(hidden, "memory"), heads])  # (B, S, 2L, H, E)
     memory = graph.node("Transpose", [projected], {"perm": [2, 0, 3, 1, 4]})
-    graph.output(memory, "memory", FLOAT, [2 * config.decoder_layers, *model.cache_shape("S")])
-    if "length.weight" in weights:
-        graph.output(_length_logits(model, hidden, lengths), "length_logits", FLOAT, ["B", "C"])
+    graph.output(memory, "memory", FLOAT, [2 * config.decoder_layers, *graph.cache_shape("S")])
+    if "length.weight" in tensors:
+        graph.output(_length_logits(graph, hidden, lengths), "length_logits", FLOAT, ["B", "C"])
     return graph.model("encoder")
 
 
-def _length_logits(model: "_Builder", hidden: str, lengths: str) -> str:
+def _length_logits(graph: "_Graph", hidden: str, lengths: str) -> str:
     """Predict the length of a target from the mean of its source (B, S, D), as NAT and CMLM do, in fp32."""
-    graph = model.graph
     width = graph.node("Squeeze", [graph.node("Shape", [hidden], {"start": 1, "end": 2})])
     places = graph.node("Range", [graph.inline("zero", np.array(0)), width, graph.inline("one", np.array(1))])  # (S,)
     counts = graph.node("Cast", [graph.node("Unsqueeze", [lengths, graph.constant(1, 2)])], {"to": INT64})  # (B, 1, 1)
     real = graph.node("Less", [places, counts])  # (B, 1, S)
     share = graph.node("Div", [graph.node("Cast", [one], {"to": FLOAT}) for one in (real, counts)])
     mean = graph.node("Squeeze", [graph.node("MatMul", [share, hidden]), graph.constant(1)])  # (B, D)
-    weight = graph.weight("length.weight", np.ascontiguousarray(model.array("length.weight").T))
-    bias = graph.weight("length.bias", model.array("length.bias"))
-    return graph.node("Add", [graph.node("MatMul", [mean, weight]), bias])  # (B, C)
+    weights = [graph.weight(f"length.{what}") for what in ("weight", "bias")]
+    return graph.node("Gemm", [mean, *weights], {"transB": 1})  # (B, C)
 
 
-def step_graph(weights: Weights, config: ModelConfig, precision: Precision, file: WeightFile) -> bytes:
+def step_graph(tensors: Tensors, config: ModelConfig) -> bytes:
     """Build one step: rows in, chosen tokens out, caches written in place.
 
     `rows` names the real ones among the B * W rows; only they are scored. `wanted` is -1 where the model chooses.
@@ -81,8 +78,7 @@ def step_graph(weights: Weights, config: ModelConfig, precision: Precision, file
     chosen and the n best come out as well; else these outputs are empty. Bind each key_i and value_i to new_key_i and
     new_value_i as well: ScatterND then writes into the cache and copies nothing.
     """
-    model = _Builder(Graph(file), weights, config, precision)
-    graph = model.graph
+    graph = _Graph(tensors, config)
     tokens = graph.input("tokens", INT64, ["B", "W"])
     segments = graph.input("segments", INT64, ["B", "W"])
     position = graph.input("position", FLOAT, ["A", "V", config.d_model])  # (1, 1, D), or (B, W, D) where steps differ
@@ -90,41 +86,41 @@ def step_graph(weights: Weights, config: ModelConfig, precision: Precision, file
     lengths = graph.input("lengths", INT32, None)  # (B,), or (B, W, M): 1 where a row is seen
     memory_lengths = graph.input("memory_lengths", INT32, ["B"])
     rows = graph.input("rows", INT64, ["N"])
-    x = model.embed_rows(tokens, segments, position)  # (B, W, D)
+    if config.stepwise:  # rows of other models belong to no segment
+        position = graph.node("Add", [graph.node("Gather", [graph.weight("segment_embedding"), segments]), position])
+    x = graph.node("Add", [graph.embed(tokens), position])  # (B, W, D)
     for index in range(config.decoder_layers):
         layer = f"decoder.layers.{index}"
-        query, *new = model.query_key_value(layer, x)
+        query, *new = graph.query_key_value(layer, x)
         key, value = (
-            model.write_cache(what, index, row, places) for what, row in zip(("key", "value"), new, strict=True)
+            graph.write_cache(f"{what}_{index}", row, places) for what, row in zip(("key", "value"), new, strict=True)
         )
-        x = model.add(x, f"{layer}.self_attention.output", model.attend(query, key, value, lengths))
-        query = model.product(model.norm(f"{layer}.cross_norm", x), f"{layer}.cross_attention.query")
-        key, value = (
-            graph.input(f"{what}_{index}", FLOAT, model.cache_shape("S")) for what in ("memory_key", "memory_value")
-        )
-        x = model.add(x, f"{layer}.cross_attention.output", model.attend(query, key, value, memory_lengths))
-        x = model.feed_forward(layer, x)
+        x = graph.add(x, f"{layer}.self_attention.output", graph.attend(query, key, value, lengths))
+        query = graph.linear(graph.norm(f"{layer}.cross_norm", x), f"{layer}.cross_attention.query")
+        key, value = (graph.input(f"memory_{what}_{index}", FLOAT, graph.cache_shape("S")) for what in ("key", "value"))
+        x = graph.add(x, f"{layer}.cross_attention.output", graph.attend(query, key, value, memory_lengths))
+        x = graph.feed_forward(layer, x)
     flat = graph.node("Reshape", [x, graph.constant(-1, config.d_model)])
-    _choose(model, model.norm("decoder.norm", graph.node("Gather", [flat, rows])))
+    _choose(graph, graph.norm("decoder.norm", graph.node("Gather", [flat, rows])))
     return graph.model("step")
 
 
-def probe_graph(file: WeightFile) -> bytes:
-    """Build a product of the largest int8 values; processors that add in 16 bits get it wrong (see OnnxEngine)."""
-    graph = Graph(file)
+def probe_graph() -> bytes:
+    """Build a product of the largest int8 values; processors that add in 16 bits get it wrong (see `saturates`)."""
+    graph = _Graph({}, ModelConfig())
     rows = graph.input("rows", TensorProto.UINT8, ["N", 64])
     weight = graph.inline("weight", np.full((64, 64), 127, dtype=np.int8))
-    product = graph.node("MatMulIntegerToFloat", [rows, weight, graph.scalar(1.0), graph.scalar(1.0)], {}, MICROSOFT)
-    graph.output(product, "sums", FLOAT, ["N", 64])
+    one = graph.inline("one", np.array(1, dtype=np.float32))
+    graph.output(graph.node("MatMulIntegerToFloat", [rows, weight, one, one], {}, _MICROSOFT), "sums", FLOAT, ["N", 64])
     return graph.model("probe")
 
 
-def _choose(model: "_Builder", hidden: str) -> None:
+def _choose(graph: "_Graph", hidden: str) -> None:
     """Put out the best token of each row (N, D), or the one that is wanted."""
-    graph = model.graph
-    bias = graph.input("bias", FLOAT, [padded_size(model.vocab_size)])
+    bias = graph.input("bias", FLOAT, [padded_size(graph.config.vocab_size or 0)])
     wanted = graph.input("wanted", INT64, ["N", 1])
-    logits = model.precision.logits(graph, hidden, model.array("embedding.weight"), bias)  # (N, P)
+    logits = graph.logits(hidden, bias)  # (N, P)
+    # block by block: ReduceMax is 6 times as fast as ArgMax
     blocks = graph.node("Reshape", [logits, graph.constant(0, -1, BLOCK)])
     peaks = graph.node("ReduceMax", [blocks, graph.constant(-1)], {"keepdims": 0})  # (N, P / BLOCK)
     block = graph.node("ArgMax", [peaks], {"axis": -1, "keepdims": 1})  # (N, 1)
@@ -137,11 +133,11 @@ def _choose(model: "_Builder", hidden: str) -> None:
     _score(graph, logits)
 
 
-def _score(graph: Graph, logits: str) -> None:
+def _score(graph: "_Graph", logits: str) -> None:
     """Put out log-probabilities where they are asked for: at 10 rows they take 8 % of a step, at 160 rows 20 %."""
     scored, n_best = graph.input("scored", BOOL, [1]), graph.input("n_best", INT64, [1])
     types = {"log_probs": FLOAT, "best_log_probs": FLOAT, "best_tokens": INT64}
-    yes, no = Graph(graph.file, prefix="scored_"), Graph(graph.file, prefix="unscored_")
+    yes, no = (_Graph({}, graph.config, prefix=prefix) for prefix in ("scored_", "unscored_"))
     log_probs = yes.node("LogSoftmax", [logits], {"axis": -1})
     found = [
         yes.node("GatherElements", [log_probs, "chosen"], {"axis": 1}),
@@ -158,83 +154,125 @@ def _score(graph: Graph, logits: str) -> None:
 
 
 @dataclass
-class _Builder:
-    """The parts of a Transformer as nodes of a graph."""
+class _Graph:
+    """An ONNX graph while it is being built, and the parts of a Transformer; values are known by name."""
 
-    graph: Graph
-    weights: Weights
+    tensors: Tensors
     config: ModelConfig
-    precision: Precision
+    prefix: str = ""  # of names in a graph that is a branch of another
+    nodes: list[Any] = field(default_factory=list)
+    held: dict[str, Any] = field(default_factory=dict)
+    inputs: list[Any] = field(default_factory=list)
+    outputs: list[Any] = field(default_factory=list)
 
     @property
-    def vocab_size(self) -> int:
-        return len(self.weights["embedding.weight"])
+    def is_int8(self) -> bool:
+        return "embedding.scale" in self.tensors
 
-    def array(self, name: str) -> Array:
-        return np.asarray(self.weights[name], dtype=np.float32)
+    def input(self, name: str, dtype: int, shape: Sequence[int | str] | None) -> str:
+        """Declare an input; a letter stands for a length that may vary, None for any shape."""
+        self.inputs.append(helper.make_tensor_value_info(name, dtype, shape))
+        return name
+
+    def output(self, value: str, name: str, dtype: int, shape: Sequence[int | str]) -> None:
+        """Make a value an output under a name of its own."""
+        for node in self.nodes:  # renamed where it is made: an Identity node would copy it
+            node.output[:] = [name if made == value else made for made in node.output]
+            node.input[:] = [name if used == value else used for used in node.input]
+        self.outputs.append(helper.make_tensor_value_info(name, dtype, shape))
+
+    def weight(self, name: str) -> str:
+        self.held[name] = self.tensors[name]
+        return name
+
+    def inline(self, name: str, array: NDArray[Any]) -> str:
+        """Hold a small array in the graph itself."""
+        self.held[name] = numpy_helper.from_array(array, name)
+        return name
+
+    def constant(self, *numbers: int) -> str:
+        """Hold a shape, axes or the like."""
+        return self.inline(f"constant_{'_'.join(str(number) for number in numbers)}", np.array(numbers))
+
+    def node(
+        self, op: str, inputs: Sequence[str], attributes: Mapping[str, Any] | None = None, domain: str = ""
+    ) -> str:
+        """Add a node with one output and return the output's name."""
+        return self.node_of_many(op, inputs, 1, attributes, domain)[0]
+
+    def node_of_many(
+        self, op: str, inputs: Sequence[str], n: int, attributes: Mapping[str, Any] | None = None, domain: str = ""
+    ) -> list[str]:
+        """Add a node with n outputs and return their names."""
+        outputs = [f"{self.prefix}{op}_{len(self.nodes)}_{index}" for index in range(n)]
+        self.nodes.append(helper.make_node(op, inputs, outputs, domain=domain, **(attributes or {})))
+        return outputs
+
+    def proto(self, name: str) -> Any:
+        return helper.make_graph(self.nodes, name, self.inputs, self.outputs, list(self.held.values()))
+
+    def model(self, name: str) -> bytes:
+        opsets = [helper.make_opsetid("", 18), helper.make_opsetid(_MICROSOFT, 1)]
+        model = helper.make_model(self.proto(name), opset_imports=opsets, ir_version=9, producer_name="recoversat")
+        return bytes(model.SerializeToString())
 
     def cache_shape(self, length: str) -> list[int | str]:
         return ["B", self.config.n_heads, length, self.config.d_model // self.config.n_heads]
 
     def embed(self, tokens: str) -> str:
-        return self.precision.embed(self.graph, tokens, self.array("embedding.weight"))
+        """Look up tokens (B, N) -> (B, N, D), times sqrt(D)."""
+        rows = self.node("Gather", [self.weight("embedding.weight"), tokens])
+        factor = self.inline("embedding_factor", np.array(math.sqrt(self.config.d_model), dtype=np.float32))
+        if self.is_int8:
+            rows = self.node("Cast", [rows], {"to": FLOAT})
+            scale = self.node("Gather", [self.weight("embedding.scale"), tokens])
+            factor = self.node("Unsqueeze", [self.node("Mul", [scale, factor]), self.constant(-1)])
+        return self.node("Mul", [rows, factor])
 
-    def embed_rows(self, tokens: str, segments: str, position: str) -> str:
-        table = self.graph.weight("segment_embedding", self.array("segment_embedding.weight"))
-        place = self.graph.node("Add", [self.graph.node("Gather", [table, segments]), position])
-        return self.graph.node("Add", [self.embed(tokens), place])
+    def linear(self, x: str, name: str, relu: bool = False) -> str:
+        """Multiply with a weight (in, out) and add the bias; `relu`: of what is positive."""
+        weight, bias = self.weight(f"{name}.weight"), self.weight(f"{name}.bias")
+        if self.is_int8:  # rounding with 0 as the least of the 256 values is a ReLU
+            return self._multiply(x, name, weight, bias)
+        product = self.node("MatMul", [self.node("Relu", [x]) if relu else x, weight])
+        return self.node("Add", [product, bias])
+
+    def logits(self, rows: str, bias: str) -> str:
+        """Multiply rows (N, D) with the embedding and add the bias (P,)."""
+        embedding = self.weight("embedding.weight")
+        if not self.is_int8:
+            return self.node("Gemm", [rows, embedding, bias], {"transB": 1})
+        transposed = self.node("Transpose", [embedding], {"perm": [1, 0]})  # once, when the model is loaded
+        return self._multiply(rows, "embedding", transposed, bias)
+
+    def _multiply(self, x: str, name: str, weight: str, bias: str) -> str:
+        step, zero, scale = (self.weight(f"{name}.{what}") for what in ("step", "zero", "scale"))
+        rows = self.node("QuantizeLinear", [x, step, zero])
+        return self.node("MatMulIntegerToFloat", [rows, weight, step, scale, zero, "", bias], domain=_MICROSOFT)
 
     def norm(self, name: str, x: str) -> str:
-        scale, bias = (self.graph.weight(f"{name}.{what}", self.array(f"{name}.{what}")) for what in ("weight", "bias"))
-        return self.graph.node("LayerNormalization", [x, scale, bias], {"axis": -1, "epsilon": 1e-5})
-
-    def prepare(self, x: str, product: str) -> Prepared:
-        return self.precision.prepare(self.graph, x, product)
-
-    def product(self, x: str, name: str) -> str:
-        return self.part(self.prepare(x, name), name, 0, 1)
-
-    def part(self, x: Prepared, name: str, index: int, of: int) -> str:
-        """Multiply with one of several weights that torch keeps stacked; nothing has to be split afterwards."""
-        weight, bias = (np.split(self.array(f"{name}.{what}"), of)[index] for what in ("weight", "bias"))
-        return self.precision.product(self.graph, x, f"{name}.{index}", np.ascontiguousarray(weight.T), bias)
-
-    def memory(self, x: str) -> str:
-        """Multiply with the source's keys and values of all decoder layers at once: one node for 2L."""
-        names = [f"decoder.layers.{index}.cross_attention.key_value" for index in range(self.config.decoder_layers)]
-        weight, bias = (np.concatenate([self.array(f"{name}.{what}") for name in names]) for what in ("weight", "bias"))
-        rows = self.prepare(x, names[0])
-        product = self.precision.product(self.graph, rows, "memory", np.ascontiguousarray(weight.T), bias)
-        heads = self.config.n_heads
-        return self.graph.node("Reshape", [product, self.graph.constant(0, 0, -1, heads, self.config.d_model // heads)])
+        scale, bias = (self.weight(f"{name}.{what}") for what in ("weight", "bias"))
+        return self.node("LayerNormalization", [x, scale, bias], {"axis": -1, "epsilon": 1e-5})
 
     def query_key_value(self, layer: str, x: str) -> list[str]:
-        name = f"{layer}.self_attention.qkv"
-        rows = self.prepare(self.norm(f"{layer}.attention_norm", x), name)
-        return [self.part(rows, name, index, 3) for index in range(3)]
+        joined = self.linear(self.norm(f"{layer}.attention_norm", x), f"{layer}.self_attention.qkv")
+        return self.node_of_many("Split", [joined], 3, {"axis": -1, "num_outputs": 3})
 
-    def split_heads(self, x: str) -> str:
-        heads = self.config.n_heads
-        shape = self.graph.constant(0, 0, heads, self.config.d_model // heads)
-        return self.graph.node("Reshape", [x, shape])  # (B, W, H, E)
-
-    def write_cache(self, what: str, index: int, rows: str, places: str) -> str:
+    def write_cache(self, name: str, rows: str, places: str) -> str:
         """Write new rows to their places and return the name of the whole cache."""
-        old = self.graph.input(f"{what}_{index}", FLOAT, self.cache_shape("M"))
-        new = self.graph.node("ScatterND", [old, places, self.split_heads(rows)])
-        self.graph.output(new, f"new_{what}_{index}", FLOAT, self.cache_shape("M"))
-        return f"new_{what}_{index}"
+        old = self.input(name, FLOAT, self.cache_shape("M"))
+        heads = self.constant(0, 0, self.config.n_heads, self.config.d_model // self.config.n_heads)
+        new = self.node("ScatterND", [old, places, self.node("Reshape", [rows, heads])])  # (B, W, H, E)
+        self.output(new, f"new_{name}", FLOAT, self.cache_shape("M"))
+        return f"new_{name}"
 
     def attend(self, query: str, key: str, value: str, lengths: str) -> str:
         attributes = {"num_heads": self.config.n_heads, "mask_filter_value": HIDDEN}
-        inputs = [query, key, value, "", lengths]
-        return self.graph.node("MultiHeadAttention", inputs, attributes, MICROSOFT)
+        return self.node("MultiHeadAttention", [query, key, value, "", lengths], attributes, _MICROSOFT)
 
     def add(self, x: str, name: str, y: str) -> str:
-        return self.graph.node("Add", [x, self.product(y, name)])
+        return self.node("Add", [x, self.linear(y, name)])
 
     def feed_forward(self, layer: str, x: str) -> str:
-        inner = self.product(self.norm(f"{layer}.feed_forward_norm", x), f"{layer}.feed_forward.inner")
-        outer = f"{layer}.feed_forward.outer"
-        rows = self.precision.prepare_positive(self.graph, inner, outer)
-        return self.graph.node("Add", [x, self.part(rows, outer, 0, 1)])
+        inner = self.linear(self.norm(f"{layer}.feed_forward_norm", x), f"{layer}.feed_forward.inner")
+        return self.node("Add", [x, self.linear(inner, f"{layer}.feed_forward.outer", relu=True)])

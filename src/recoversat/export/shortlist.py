@@ -1,11 +1,11 @@
-"""Give an exported model a shortlist, made from pairs of sentences; needs numpy and onnx, not torch.
+"""Give an exported model a shortlist, made from pairs of sentences; needs numpy, not torch.
 
 The table holds what is frequent in each language, and what each source piece becomes (`data/lexicon.py`).
 V vocabulary, T directions.
 """
 
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 
@@ -17,13 +17,11 @@ from recoversat.data.corpus import Corpus, ParallelSentences, Sentences, open_co
 from recoversat.data.lexicon import learn_lexicon
 from recoversat.data.prepare import TextPairs
 from recoversat.engines.engine import Options
-from recoversat.engines.loading import EXPORT, ONNX
-from recoversat.engines.onnx.shortlist import GRAPHS
 from recoversat.engines.vocabulary import TABLE, Shortlist
 from recoversat.errors import UserError
-from recoversat.export.onnx_shortlist import add_listed_graphs
+from recoversat.files.int8 import INT8
 from recoversat.files.model_folder import read_config, resolve_model
-from recoversat.files.storage import atomic_file, read_json, write_json
+from recoversat.files.storage import atomic_file
 from recoversat.text.directions import prefix_of
 from recoversat.text.tokenizer import Tokenizer, load_tokenizer, vocabulary_fingerprint
 from recoversat.translator import Translator
@@ -56,29 +54,16 @@ class ShortlistReport:
 
 
 def add_shortlist(
-    folder: Path, pairs: ParallelSentences, likeliest: int = LIKELIEST, frequent: int = FREQUENT,
-    table_only: bool = False,
-) -> ShortlistReport:  # fmt: skip
-    """Write table and graphs into an exported model; what is there stays, so that who knows no lists finds it.
-
-    The table alone is for the engine in C++; ONNX Runtime needs the graphs as well, and does without lists otherwise.
-    """
-    precisions = sorted(path.parent for path in (folder / ONNX).glob("*/step.onnx"))
+    folder: Path, pairs: ParallelSentences, likeliest: int = LIKELIEST, frequent: int = FREQUENT
+) -> ShortlistReport:
+    """Write the table of an int8 model, which the engine in C++ uses."""
     check_has_steps(folder)
-    if not precisions:
-        raise UserError(f"{folder}: not an exported model ({ONNX}/*/step.onnx is missing); run 'recoversat export'")
-    tokenizer = load_tokenizer(folder)
-    table = make_shortlist(pairs, tokenizer, likeliest, frequent)
-    (folder / ONNX / TABLE).unlink(missing_ok=True)  # never beside graphs that are half written
-    for precision in precisions if not table_only else ():
-        add_listed_graphs(precision)
-    with atomic_file(folder / ONNX / TABLE) as scratch:
+    if not (folder / INT8).is_file():
+        raise UserError(f"{folder}: a shortlist is for int8 models ({INT8} is missing); run 'recoversat export'")
+    table = make_shortlist(pairs, load_tokenizer(folder), likeliest, frequent)
+    with atomic_file(folder / TABLE) as scratch:
         table.save(scratch)
-    graphed = [] if table_only else precisions
-    _note(folder, graphed)
-    report = _counted(folder, pairs, table)
-    _note(folder, graphed, report)
-    return report
+    return _counted(folder, pairs, table)
 
 
 def check_has_steps(model: Path) -> None:
@@ -177,17 +162,5 @@ def _counted(folder: Path, pairs: ParallelSentences, table: Shortlist) -> Shortl
     members |= table.is_too_long(members)[:, None]
     pieces = [[token for segment in one.segments for token in segment] for one in written]
     same = sum(bool(own[tokens].all()) for own, tokens in zip(members, pieces, strict=True))
-    file = (folder / ONNX / TABLE).stat().st_size
+    file = (folder / TABLE).stat().st_size
     return ShortlistReport(len(pairs), file, size, len(table.likeliest), len(sources), same)
-
-
-def _note(folder: Path, precisions: list[Path], report: ShortlistReport | None = None) -> None:
-    """Add the new graphs to the sizes that are checked whenever the model is loaded, and what was found out."""
-    if not (folder / EXPORT).is_file():  # graphs that were put beside torch weights
-        return
-    notes = read_json(folder / EXPORT, "exported model")
-    for precision in precisions:
-        noted = notes["precisions"][precision.name]
-        noted["files"] |= {name: (precision / name).stat().st_size for name in GRAPHS}
-        noted["bytes"] = sum(noted["files"].values())
-    write_json(folder / EXPORT, notes | ({"shortlist": asdict(report)} if report else {}))

@@ -8,11 +8,13 @@ from typing import Any
 from recoversat import __version__
 from recoversat.config import Config, parse_config
 from recoversat.errors import UserError
+from recoversat.files.int8 import INT8
 from recoversat.files.storage import fingerprint, read_json, write_json
 from recoversat.text.directions import find_direction
 from recoversat.text.tokenizer import Tokenizer
 
 CONFIG, WEIGHTS = "config.json", "model.safetensors"
+ONNX = "onnx"  # the folder of graphs, one of each precision in it
 ASSETS = Path(__file__).parents[1] / "assets"  # the models that come with the package
 _CARD = "README.md"
 _FORMAT, _NUMBER = "recoversat-", 1  # the number grows when older versions could not read what is written
@@ -95,7 +97,7 @@ def builtin_model(source: str | None, target: str | None) -> Path:
 
 def is_int8_alone(folder: Path) -> bool:
     """Say whether a model was exported to int8 and has no weights of torch, as the built-in one."""
-    return not (folder / WEIGHTS).is_file() and (folder / "onnx" / "int8").is_dir()
+    return not (folder / WEIGHTS).is_file() and (folder / INT8).is_file()
 
 
 def weights_fingerprint(folder: Path) -> str:

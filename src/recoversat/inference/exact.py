@@ -28,7 +28,7 @@ def decode_exactly(engine: Engine, sources: Sources, n_segments: Ints, options: 
     if len(sources) > 1 or options.top_tokens:  # what else was likely is known step by step only
         return decode_greedily(engine, sources, options)
     sources = engine.encode(sources)
-    if not (verify := _begin(engine, sources, options)):
+    if not (verify := verifier_for(engine, sources, options)):
         return decode_greedily(engine, sources, options)
     (draft,) = engine.decode(sources, n_segments, replace(options, scores=False, verified=False))  # K = 1 verifies it
     return [_verified(draft, verify)]
@@ -39,7 +39,7 @@ def _decode_nearly(engine: Engine, sources: Sources, n_segments: Ints, options: 
     sources, plain = engine.encode(sources), replace(options, top_tokens=0)
     written = engine.decode(sources, n_segments, replace(plain, scores=1 in n_segments))
     for at in np.flatnonzero(n_segments > 1).tolist():
-        verify = _begin(engine, [sources[at]], plain)
+        verify = verifier_for(engine, [sources[at]], plain)
         written[at] = _verified(written[at], verify) if verify else decode_greedily(engine, [sources[at]], plain)[0]
     if not options.top_tokens:
         return written
@@ -53,7 +53,7 @@ def _verified(draft: Decoded, verify: Callable[[list[int]], Decoded]) -> Decoded
     return replace(written, steps=draft.steps + written.steps)
 
 
-def _begin(engine: Engine, sources: Sources, options: Options) -> Callable[[list[int]], Decoded] | None:
+def verifier_for(engine: Engine, sources: Sources, options: Options) -> Callable[[list[int]], Decoded] | None:
     """Return what verifies the draft of a sentence; None where there are several, or the engine cannot."""
     if len(sources) > 1 or options.top_tokens:
         return None

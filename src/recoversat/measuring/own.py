@@ -5,9 +5,10 @@ from pathlib import Path
 from typing import Any, cast
 
 from recoversat import __version__
-from recoversat.engines.loading import ONNX, ComputeType
+from recoversat.engines.loading import ComputeType
 from recoversat.engines.vocabulary import TABLE
-from recoversat.files.model_folder import WEIGHTS, read_config, resolve_model
+from recoversat.files.int8 import INT8
+from recoversat.files.model_folder import ONNX, WEIGHTS, is_int8_alone, read_config, resolve_model
 from recoversat.files.storage import fingerprint
 from recoversat.inference.confidence import CALIBRATION
 from recoversat.inference.request import WantedSegments
@@ -21,7 +22,7 @@ from recoversat.text.tokenizer import vocabulary_fingerprint
 from recoversat.translator import Translator
 
 # what a model writes depends on, and how sure it is of that
-_WEIGHT_FILES = ("*.safetensors", "*.onnx", "weights.bin", TABLE, CALIBRATION)
+_WEIGHT_FILES = ("*.safetensors", "weights.bin", TABLE, CALIBRATION)
 _BLOCK = 16  # batches between two signs of progress
 
 
@@ -115,10 +116,10 @@ class OwnSystem(System):
         return settings
 
     def _size(self) -> int:
-        exported = self._folder / ONNX / str(self.facts.get("precision"))
-        if str(self.facts.get("engine")).startswith(("onnx", "native")) and exported.is_dir():
-            return sum(path.stat().st_size for path in exported.iterdir())
-        return (self._folder / WEIGHTS).stat().st_size
+        int8 = self.facts.get("precision") == "int8" or is_int8_alone(self._folder)
+        fp32 = self._folder / ONNX / "fp32" / "weights.bin"
+        graphs = self.facts.get("engine") == "onnx"
+        return (self._folder / INT8 if int8 else fp32 if graphs else self._folder / WEIGHTS).stat().st_size
 
 
 def _segments(translator: Translator, spec: SystemSpec) -> WantedSegments:

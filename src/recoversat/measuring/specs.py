@@ -12,7 +12,7 @@ from recoversat.files.model_folder import builtin_model
 
 _NUMBERS = ("segments", "beam", "threads", "lengths", "writes")
 _CHOICES = {
-    "compute": ("default", "int8", "int8_native", "float32", "float16", "bfloat16", "int8_float16"),  # last 3: on a GPU
+    "compute": ("default", "int8", "int8_onnx", "int8_native", "float32", "float16", "bfloat16", "int8_float16"),
     "overlaps": ("join", "keep"),
     "repairs": ("model", "none"),
 }

@@ -1,4 +1,4 @@
-"""The weights of an exported int8 model, multiplied out: what a training goes on from where no others are left."""
+"""The weights of an exported int8 model, multiplied out: for a GPU, and for a training that goes on from them."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -9,46 +9,40 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from recoversat.config import ModelConfig
-from recoversat.engines.native.weights import arrays_of
+from recoversat.config import Config, ModelConfig
+from recoversat.files.int8 import Arrays, read_plain
 from recoversat.files.model_folder import read_config
+from recoversat.model.build import Model, build_model
 
-Array = NDArray[Any]
-_ROUNDING = (".step", ".zero", ".scale")
-_JOINED = (".1.weight", ".2.weight", ".1.bias", ".2.bias")  # with the first part: one product here, three there
+
+def load_exported(folder: Path) -> tuple[Model, Config]:
+    """Build the model of a folder that has int8 weights alone."""
+    config, _ = read_config(folder)
+    model = build_model(config.model)
+    model.load_state_dict(exported_weights(folder))
+    return model, config
 
 
 def exported_weights(folder: Path) -> dict[str, Tensor]:
     """Return the weights of a model folder's int8 export, each within half a step of what was exported."""
     config, _ = read_config(folder)
-    named = _multiplied(arrays_of(folder / "onnx" / "int8", config.model), config.model)
+    named = _multiplied(read_plain(folder, config.model), config.model)
     return {name: torch.from_numpy(np.array(value)) for name, value in named}
 
 
-def _multiplied(arrays: dict[str, Array], config: ModelConfig) -> Iterator[tuple[str, Array]]:
-    """Name the arrays as a Transformer does: weights are (out, in), parts of a product joined."""
+def _multiplied(arrays: Arrays, config: ModelConfig) -> Iterator[tuple[str, NDArray[Any]]]:
+    """Name the arrays as a Transformer does; weights are (out, in) there."""
     for name, array in arrays.items():
-        if name.endswith((*_ROUNDING, *_JOINED, ".0.bias")) or name == "memory.bias":
+        product, _, what = name.rpartition(".")
+        scale = arrays.get(f"{product}.scale")
+        if what in ("scale", "step", "zero"):
             continue
-        if name == "embedding":
-            yield "embedding.weight", (array * arrays["embedding.scale"][:, None])[: config.vocab_size]
-        elif name == "segment_embedding":
-            yield "segment_embedding.weight", array
-        elif name == "memory.weight":
-            yield from _cross_attention(arrays, config)
-        elif name.endswith(".0.weight"):
-            product = name.removesuffix(".0.weight")
-            parts = [f"{product}.{n}" for n in range(3) if f"{product}.{n}.weight" in arrays]
-            yield f"{product}.weight", np.concatenate([(arrays[f"{p}.weight"] * arrays[f"{p}.scale"]).T for p in parts])
-            yield f"{product}.bias", np.concatenate([arrays[f"{p}.bias"] for p in parts])
+        if name == "embedding.weight" and scale is not None:
+            yield name, (array * scale[:, None])[: config.vocab_size]
+            continue
+        value = (array * scale).T if what == "weight" and scale is not None else array
+        if product == "memory":  # one product for all layers here, one a layer in a Transformer
+            for layer, part in enumerate(np.split(value, config.decoder_layers)):
+                yield f"decoder.layers.{layer}.cross_attention.key_value.{what}", part
         else:
-            yield name, array
-
-
-def _cross_attention(arrays: dict[str, Array], config: ModelConfig) -> Iterator[tuple[str, Array]]:
-    """Keys and values of the source are one product for all layers in an export, one a layer in a Transformer."""
-    weights = (arrays["memory.weight"] * arrays["memory.scale"]).T.reshape(config.decoder_layers, -1, config.d_model)
-    biases = arrays["memory.bias"].reshape(config.decoder_layers, -1)
-    for layer, (weight, bias) in enumerate(zip(weights, biases, strict=True)):
-        yield f"decoder.layers.{layer}.cross_attention.key_value.weight", weight
-        yield f"decoder.layers.{layer}.cross_attention.key_value.bias", bias
+            yield "segment_embedding.weight" if name == "segment_embedding" else name, value

@@ -8,6 +8,7 @@ from torch import Tensor, nn
 
 from recoversat.config import Config
 from recoversat.errors import UserError
+from recoversat.files.int8 import INT8
 from recoversat.files.model_folder import WEIGHTS, is_int8_alone, read_config
 from recoversat.model.build import Model, build_model
 from recoversat.model.exported import exported_weights
@@ -27,7 +28,8 @@ def read_weights(folder: Path, name: str = WEIGHTS) -> dict[str, Tensor]:
     try:
         return load_file(folder / name)
     except FileNotFoundError:
-        hint = ": this is an exported model; give the one it was exported from" if (folder / "onnx").is_dir() else ""
+        exported = (folder / INT8).is_file() or (folder / "onnx").is_dir()
+        hint = ": this is an exported model; give the one it was exported from" if exported else ""
         raise UserError(f"{folder}: no weights here ({name} is missing){hint}") from None
     except (SafetensorError, OSError) as error:
         raise UserError(f"{folder / name}: damaged ({error})") from None

@@ -17,7 +17,7 @@ Preset = Annotated[str | None, Option(help="Start from: iwslt16, wmt14, wmt16, s
 Set = Annotated[list[str] | None, Option("--set", help="section.key=value; wins over --config.")]
 Device = Annotated[str, Option(help="cpu, cuda or auto.")]
 ComputeTypeName = Annotated[
-    str, Option(help="int8, int8_native (see `build`), float32; on a GPU float16, bfloat16, float32.")
+    str, Option(help="int8, int8_onnx (ONNX Runtime), float32; on a GPU float16, bfloat16, float32.")
 ]
 Model = Annotated[Path | None, Option(help="Model folder or training run; a built-in one by default.")]
 From = Annotated[str | None, Option("--from", help="Language of the source text.")]

@@ -19,12 +19,12 @@ from recoversat.engines.onnx.engine import OnnxEngine
 from recoversat.engines.torch.engine import TorchEngine
 from recoversat.errors import UserError
 from recoversat.export.folder import export_folder
-from recoversat.export.onnx import export_model
 from recoversat.measuring.speed.fixed import FixedEngine
 from recoversat.model.transformer import Transformer
 from recoversat.segments import rows
 from recoversat.translator import Translator
 from recoversat.vocab import BOS, DEL, EOS, N_SPECIAL, NEVER_EMITTED
+from tests.exported import write_exported
 from tests.system.tiny_model import write_sentences, write_tiny_model
 
 V = 40
@@ -135,11 +135,10 @@ def test_sentences_do_not_notice_their_batch(size: int) -> None:
 
 def test_the_fast_engines_write_what_torch_writes(tmp_path: Path) -> None:
     model, sources = lively(), sources_of(24)
-    weights = {name: value.numpy() for name, value in model.state_dict().items()}
-    (fp32,) = export_model(weights, CONFIG, tmp_path, ("fp32",))
+    write_exported(lively(), tmp_path, "fp32")
     reference = engine_for(model, CPU)
     assert isinstance(reference, InterleavedEngine)
-    engines: list[Engine] = [OnnxEngine(fp32, CONFIG), GraphEngine(lively(), CPU, torch.float32)]
+    engines: list[Engine] = [OnnxEngine(tmp_path, "fp32", CONFIG), GraphEngine(lively(), CPU, torch.float32)]
     for k in (1, 2, 4, 6):
         counts = np.full(24, k)
         wanted = reference.decode(sources, counts)

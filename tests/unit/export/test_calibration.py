@@ -5,7 +5,7 @@ from torch import nn
 
 from recoversat.config import ModelConfig
 from recoversat.export.calibration import OUTPUT, calibrate
-from recoversat.export.onnx_weights import steps_of
+from recoversat.export.int8 import steps_of
 from recoversat.model.transformer import Transformer
 
 CONFIG = ModelConfig(

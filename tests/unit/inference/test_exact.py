@@ -154,7 +154,7 @@ def test_steps_are_those_of_the_draft_and_the_passes(translator) -> None:
     source = translator.tokenizer.encode(["w1 w2 w3 w4 w5 w6"])
     (drafted,) = translator.engine.decode(source, np.array([4]))
     (written,) = exact.decode_exactly(translator.engine, source, np.array([4]), Options())
-    verify = exact._begin(translator.engine, source, Options())
+    verify = exact.verifier_for(translator.engine, source, Options())
     assert verify
     assert written.steps == drafted.steps + verify(exact.assemble(drafted.segments)).steps
 

@@ -41,7 +41,7 @@ def test_every_setting_of_decoding_is_in_the_signature(key, k, scripted, tokeniz
     assert settings(beam=1)[key] == other_value(key) != before[key]
 
 
-@pytest.mark.parametrize("name", [WEIGHTS, "onnx/shortlist.npz", "confidence.json"])
+@pytest.mark.parametrize("name", [WEIGHTS, "shortlist.npz", "confidence.json"])
 def test_what_a_model_depends_on_is_in_the_signature(name, scripted, tokenizer, tmp_path):
     translator = scripted({"a": ["a EOS"]})
     write_description(tmp_path, translator.config, tokenizer, {})

@@ -45,7 +45,7 @@ def test_a_system_is_a_name_a_path_and_options(text, spec):
         ),
         ("at=student:overlaps=yes", "overlaps must be one of join, keep, not 'yes'"),
         ("at=student:repairs=all", "repairs must be one of model, none, not 'all'"),
-        ("at=teacher:compute=int4", "compute must be one of default, int8, int8_native, float32"),
+        ("at=teacher:compute=int4", "compute must be one of default, int8, int8_onnx, int8_native, float32"),
         ("at=teacher:beam=0", "beam must be a whole number from 1, not '0'"),
         ("at=teacher:segments=two", "segments must be a whole number from 1, not 'two'"),
         ("../at=teacher", "cannot be a name"),

@@ -10,11 +10,14 @@ from torch import Tensor
 from typer.testing import CliRunner
 
 from recoversat.cli.app import app
+from recoversat.engines.cuda.engine import GraphEngine
+from recoversat.engines.torch.engine import TorchEngine
 from recoversat.errors import UserError
 from recoversat.files.model_folder import WEIGHTS, builtin_model, read_config
-from recoversat.model.exported import exported_weights
+from recoversat.model.exported import exported_weights, load_exported
 from recoversat.model.transformer import Transformer
 from recoversat.model.weights import read_weights
+from recoversat.translator import Translator
 from tests.system.tiny_model import write_tiny_model
 
 LINES = [f"w{i} w{i + 1} w{(i * 7) % 180}" for i in range(1, 60)]
@@ -89,7 +92,7 @@ def test_what_cannot_be_multiplied_out_is_refused(corpus: Path) -> None:
         train(corpus, "fp32")
     assert not (corpus.parent / "from-fp32" / "config.yaml").exists()
     shutil.copytree(corpus.parent / "int8", corpus.parent / "damaged")
-    (corpus.parent / "damaged/onnx/int8/weights.bin").write_bytes(b"")
+    (corpus.parent / "damaged/int8.safetensors").write_bytes(b"")
     with pytest.raises(UserError, match="damaged"):
         train(corpus, "damaged")
 
@@ -106,3 +109,16 @@ def test_the_built_in_model_can_be_gone_on_from() -> None:
     config, _ = read_config(folder)
     model = Transformer(config.model)
     model.load_state_dict(exported_weights(folder))  # strict: all are there, and no others
+
+
+@pytest.mark.parametrize("engine_of", [TorchEngine, GraphEngine])
+def test_the_built_in_model_says_nearly_the_same_in_torch(engine_of: type[TorchEngine | GraphEngine]) -> None:
+    """A GPU runs the same graphs; here they run without being captured."""
+    lines = (Path(__file__).parents[2] / "data" / "tatoeba.en").read_text(encoding="utf-8").splitlines()[:40]
+    int8 = Translator(source="en", target="de", compute_type="int8", device="cpu", intra_threads=1)
+    model, config = load_exported(builtin_model("en", "de"))
+    engine = engine_of(model.eval(), torch.device("cpu"), torch.float32)
+    other = Translator.of(engine, int8.tokenizer, config).into("de")
+    for k in (1, 4):
+        written, wanted = ([one.text for one in each.translate(lines, segments=k)] for each in (other, int8))
+        assert sum(map(str.__eq__, written, wanted)) >= 34

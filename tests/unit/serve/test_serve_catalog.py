@@ -96,7 +96,7 @@ def test_a_folder_may_have_an_equals_sign_in_its_name(tmp_path: Path) -> None:
 def test_only_what_runs_on_the_cpu_is_bounded_while_it_decodes(
     folder: Path, monkeypatch: pytest.MonkeyPatch, device: str, bounded: bool
 ) -> None:
-    (folder / "onnx").mkdir()  # beside torch weights, which a GPU takes and which cannot be bounded
+    (folder / "onnx" / "fp32").mkdir(parents=True)  # beside torch weights, which a GPU takes
     given: dict[str, Any] = {}
 
     def load(folder: Path, **options: Any) -> FakeTranslator:

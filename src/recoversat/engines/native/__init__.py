@@ -1,1 +1,1 @@
-"""The engine in C++ (`native.cpp`): int8 models, each sentence on one core; `recoversat build` compiles it."""
+"""The engine in C++ (`csrc/`): int8 models on a CPU, each sentence on one core."""

@@ -21,8 +21,9 @@ from recoversat.decoding.stopping import between_steps, in_threads
 from recoversat.decoding.verify import AHEAD, ALL
 from recoversat.engines.engine import Options, Sources, StepEngine
 from recoversat.engines.memory import check_drafts, rows_within
-from recoversat.engines.native.lists import NativeLists, lists_of
-from recoversat.engines.native.model import KEPT, Found, NativeModel, Pasts, Verifying, Wanted, Writing
+from recoversat.engines.native._engine import KVCache, Sentence, Shortlist, Verify
+from recoversat.engines.native.lists import load_shortlist
+from recoversat.engines.native.model import MAX_BYTES, Found, NativeModel, Writing
 from recoversat.engines.pairs import Pair, check_pairs, deleting_rows, equal_rows, scored
 from recoversat.engines.vocabulary import TABLE, logit_biases
 from recoversat.segments import Rows
@@ -38,7 +39,8 @@ _Result = TypeVar("_Result")
 class EncodedIds(list[int]):
     """Ids of a source with its keys and values."""
 
-    memory: Pasts
+    memory: KVCache
+    model: NativeModel
 
 
 class NativeEngine(StepEngine):
@@ -58,13 +60,13 @@ class NativeEngine(StepEngine):
         self._config, self._threads = config, threads
         self._model = NativeModel(folder, config, kit)
         self._pool = ThreadPoolExecutor(threads) if threads > 1 else None
-        table = folder.parent / TABLE
-        self._lists = lists_of(table, config.vocab_size or 0) if table.is_file() else None
+        table = folder / TABLE
+        self._shortlist = load_shortlist(table, config.vocab_size or 0) if table.is_file() else None
         size = self._model.places
         self._bias, self._single_bias = logit_biases(config.vocab_size or size, size)
         self._most_verified = _FEW if size * config.d_model < _LARGE else config.max_segments
         self._most_rows = None if max_memory is None else rows_within(max_memory, size, threads)
-        self._kept = KEPT if max_memory is None else max_memory // 2 // threads
+        self._max_bytes = MAX_BYTES if max_memory is None else max_memory // 2 // threads
 
     @property
     def max_segments(self) -> int:
@@ -79,7 +81,7 @@ class NativeEngine(StepEngine):
         """Remember keys and values; where memory is bounded, sources are encoded whenever they are needed."""
         if self._most_rows is not None:
             return sources
-        return self._each(lambda at: _encoded(sources[at], self._model.encoded(sources[at])), len(sources))
+        return self._each(lambda at: _encoded(sources[at], self._model), len(sources))
 
     def start(self, sources: Sources, n_segments: Ints, options: Options = Options()) -> "NativeStepper":
         biases = [self._listed_bias(sources[at], k == 1, options.of([at])) for at, k in enumerate(n_segments.tolist())]
@@ -146,14 +148,14 @@ class NativeEngine(StepEngine):
             steps = [options.lives[:k].tolist() for k in counts]
             biases = {single: _endless(bias) for single, bias in biases.items()}
         both = {single: (bias, _only(bias, options.begins, 2 - single)) for single, bias in biases.items()}
-        wanted = [
-            Wanted(source, own, *both[k == 1], source.memory if self._is_mine(source) else None)
+        sentences = [
+            Sentence(source, own, *both[k == 1], source.memory if self._is_mine(source) else None)
             for source, own, k in zip(sources, steps, counts, strict=True)
         ]
-        lists, verifying = self._used_lists(options), Verifying.NEVER
+        shortlist, verify = self._used_shortlist(options), Verify.NO
         if options.shortlist and options.verified and len(counts) == 1 and counts[0] <= self._most_verified:
-            lists, verifying = self._lists, Verifying.ALWAYS if options.lives is None else Verifying.IN_VAIN
-        written = self._model.write(wanted, lists, options.scores, self._kept, verifying)
+            shortlist, verify = self._shortlist, Verify.YES if options.lives is None else Verify.TIME_ONLY
+        written = self._model.write(sentences, shortlist, options.scores, self._max_bytes, verify)
         if options.lives is not None:
             for sentence in written:
                 sentence.segments = [[*segment[:-1], EOS] for segment in sentence.segments]
@@ -161,29 +163,29 @@ class NativeEngine(StepEngine):
 
     def _score_rows(self, source: Sequence[int], target: Rows, bias: Floats) -> list[float]:
         """Return the log-probability of every row's label, all rows in one pass."""
-        sentence = Writing(self._memory(source), self._model.pasts(), bias)
+        sentence = Writing(self._memory(source), self._model.cache(), bias)
         found = self._model.rows(
             [sentence], [len(target.tokens)], target.tokens, target.segments, 0, causal=True, given=target.labels
         )
         each: list[float] = found.given.tolist()
         return each
 
-    def _memory(self, source: Sequence[int]) -> Pasts:
+    def _memory(self, source: Sequence[int]) -> KVCache:
         return source.memory if self._is_mine(source) else self._model.encoded(source)
 
     def _is_mine(self, source: Sequence[int]) -> TypeGuard[EncodedIds]:
-        return isinstance(source, EncodedIds) and source.memory.model() is self._model
+        return isinstance(source, EncodedIds) and source.model is self._model
 
-    def _used_lists(self, options: Options) -> NativeLists | None:
-        """Return lists where they count as they are."""
-        return self._lists if options.shortlist and not options.verified else None
+    def _used_shortlist(self, options: Options) -> Shortlist | None:
+        """Return the shortlist where it is used without verification."""
+        return self._shortlist if options.shortlist and not options.verified else None
 
     def _listed_bias(self, source: Sequence[int], single: bool, options: Options) -> Floats:
         """Return a bias (V,) that lets nothing but the list of a sentence be chosen, where it has one."""
-        bias, lists = self._single_bias if single else self._bias, self._used_lists(options)
+        bias, shortlist = self._single_bias if single else self._bias, self._used_shortlist(options)
         forced = list(options.forced[0].values()) if options.forced else []
-        pieces = lists.pieces(self._model.ids(source), forced) if lists else None
-        if pieces is None:
+        pieces = shortlist.find(source, forced) if shortlist else []
+        if not pieces:
             return bias
         narrow: Floats = np.full_like(bias, -np.inf)
         narrow[pieces] = bias[pieces]
@@ -221,12 +223,12 @@ class NativeStepper:
     """Sentences that are written a step at a time, side by side."""
 
     def __init__(
-        self, model: NativeModel, memories: list[Pasts], biases: list[Floats], first_biases: list[Floats]
+        self, model: NativeModel, memories: list[KVCache], biases: list[Floats], first_biases: list[Floats]
     ) -> None:
         """Take what is added to the logits of each sentence (V,), and what is in the first step."""
         self._model, self._later, self._steps = model, biases, 0
         firsts = zip(memories, first_biases, strict=True)
-        self._sentences = [Writing(memory, model.pasts(), bias) for memory, bias in firsts]
+        self._sentences = [Writing(memory, model.cache(), bias) for memory, bias in firsts]
 
     def step(
         self, tokens: Ints, active: Bools, forced: Ints | None = None, n_best: int = 0, scores: bool = True
@@ -264,7 +266,7 @@ class NativeStepper:
     def keep(self, which: Ints) -> None:
         places = np.asarray(which).tolist()
         self._sentences = [
-            replace(one, written=self._model.copied(one.written)) if at in places[:n] else one
+            replace(one, written=one.written.copy()) if at in places[:n] else one
             for n, at in enumerate(places)
             for one in [self._sentences[at]]
         ]
@@ -275,8 +277,8 @@ class NativeVerifier:
 
     ahead, most = AHEAD, ALL
 
-    def __init__(self, model: NativeModel, memory: Pasts, bias: Floats) -> None:
-        self._model, self._sentence = model, Writing(memory, model.pasts(), bias)
+    def __init__(self, model: NativeModel, memory: KVCache, bias: Floats) -> None:
+        self._model, self._sentence = model, Writing(memory, model.cache(), bias)
 
     def verify(self, tokens: Sequence[int], scores: bool) -> tuple[Ints, Floats]:
         found = self._append(tokens, scores)
@@ -298,9 +300,9 @@ class NativeVerifier:
         self._sentence.kept = rows
 
 
-def _encoded(source: Sequence[int], memory: Pasts) -> EncodedIds:
+def _encoded(source: Sequence[int], model: NativeModel) -> EncodedIds:
     encoded = EncodedIds(source)
-    encoded.memory = memory
+    encoded.memory, encoded.model = model.encoded(source), model
     return encoded
 
 

@@ -1,4 +1,4 @@
-"""The fast CPU engine: the two exported graphs on ONNX Runtime; torch is neither imported nor needed.
+"""The portable CPU engine: the two exported graphs on ONNX Runtime; torch is neither imported nor needed.
 
 B sentences, S source, K segments, L decoder layers, H heads, E = D / H, D model, P padded vocabulary.
 """
@@ -20,20 +20,16 @@ from recoversat.decoding.stopping import between_steps, in_threads
 from recoversat.engines.engine import Options, Sources, StepEngine
 from recoversat.engines.memory import FLOAT, check_drafts, rows_within
 from recoversat.engines.onnx.graphs import Graphs
-from recoversat.engines.onnx.rows import OnnxVerifier, score_rows, takes_masks
-from recoversat.engines.onnx.sentence import SentenceGraph
-from recoversat.engines.onnx.shortlist import Vocabulary
-from recoversat.engines.onnx.stepper import Buffers, OnnxStepper
+from recoversat.engines.onnx.rows import OnnxStepper, OnnxVerifier, score_rows
 from recoversat.engines.pairs import Pair, check_pairs, deleting_rows, equal_rows, pair_batches, scored, side_by_side
 from recoversat.engines.positions import Positions
-from recoversat.engines.vocabulary import logit_biases
+from recoversat.engines.vocabulary import logit_biases, without
+from recoversat.files.int8 import padded_size
 from recoversat.segments import Rows
-from recoversat.vocab import EOS
 
 # How much goes through a graph at once: less is slower, more gains nothing and needs memory.
 _ROWS = 160
 _SOURCE_TOKENS = 512
-_LARGE = 5_000_000  # weights of the output matrix from which on it pays to write from a list and verify
 _Result = TypeVar("_Result")
 
 
@@ -44,30 +40,28 @@ class EncodedIds(list[int]):
 
 
 class OnnxEngine(StepEngine):
-    """Decode with the graphs that `export_model` wrote.
+    """Decode with the graphs that `export/onnx.py` wrote.
 
     `threads` bounds the processor cores used: each decodes a part of the batch alone, so that a single sentence uses
     one. (Two cores inside each product were slower than one for a sentence and than this for a batch.)
     `max_memory`, in bytes, bounds what decoding needs beside the weights: half of it is for what sentences keep
     from step to step, half for the scores and rows of one step; a batch that needs more is decoded in parts, one
     after the other. ONNX Runtime then gives memory back at once.
-    int8 rows have a scale of their own product's; where an export knew none, those of a batch share one, and neighbours
-    may move a score in its last digits.
+    Shortlists are not used: all steps choose from the whole vocabulary.
     """
 
-    drafts_pay_from = math.inf  # a sentence is one run of a graph; a draft and its passes are several
+    drafts_pay_from = math.inf  # they spare a fifth at most, and of long sources only
 
-    def __init__(self, folder: Path, config: ModelConfig, threads: int = 1, max_memory: int | None = None) -> None:
+    def __init__(
+        self, folder: Path, precision: str, config: ModelConfig, threads: int = 1, max_memory: int | None = None
+    ) -> None:
         self._config, self._max_memory = config, max_memory
-        self._precision, self._threads = folder.name, threads
-        self._graphs = Graphs(folder, config, arena=max_memory is None)
-        self._lists = self._graphs.lists
+        self._precision, self._threads = precision, threads
+        self._graphs = Graphs(folder, precision, config, arena=max_memory is None)
         self._pool = ThreadPoolExecutor(threads) if threads > 1 else None
-        size = self._graphs.vocabulary_places()
-        self._bias, self._single_bias = logit_biases(config.vocab_size or size, size)
-        self._positions, self._buffers = Positions(config.d_model), Buffers(config.n_heads)
-        self._sentence = SentenceGraph(found, self._positions) if (found := self._graphs.sentence) else None
-        self._pays = size * config.d_model >= _LARGE
+        size = config.vocab_size or 0
+        self._bias, self._single_bias = logit_biases(size, padded_size(size))
+        self._positions = Positions(config.d_model)
 
     @property
     def max_segments(self) -> int:
@@ -85,9 +79,9 @@ class OnnxEngine(StepEngine):
         memory, lengths = self._encode(sources)
         length = memory.shape[3]
         room = length + length // 5 + widest  # what is longer is rare, and makes the cache grow
-        vocabulary = self._vocabulary(sources, single, options)
-        begin = None if options.begins is None or single else vocabulary.only(options.begins)
-        return OnnxStepper(self._graphs.step, memory, lengths, self._positions, vocabulary, room, self._buffers, begin)
+        bias = self._bias_for(single)
+        begin = None if options.begins is None or single else without(bias, ~options.begins)
+        return OnnxStepper(self._graphs.step, memory, lengths, self._positions, bias, room, begin)
 
     def encode(self, sources: Sources) -> Sources:
         """Remember keys and values; where memory is bounded, sources are encoded whenever they are needed."""
@@ -104,30 +98,9 @@ class OnnxEngine(StepEngine):
         decode, n_segments = super().decode, np.asarray(n_segments)
 
         def part(places: list[int]) -> list[Decoded]:
-            some, counts, own = [sources[i] for i in places], n_segments[places], options.of(places)
-            plain = not (own.forced or own.top_tokens) and (own.begins is None or counts[0] == 1)
-            alone = self._sentence and len(places) == 1 and plain
-            if alone and not isinstance(some[0], EncodedIds):
-                return [self._write_alone(some[0], int(counts[0]), own)]
-            return decode(some, counts, own)
+            return decode([sources[i] for i in places], n_segments[places], options.of(places))
 
         return self._in_parts(part, self._parts(sources, n_segments))
-
-    def _write_alone(self, source: Sequence[int], k: int, options: Options) -> Decoded:
-        """Write one sentence in one run: from its list, where it has one, and again where that lacked a piece."""
-        assert self._sentence
-        (most,) = options.most_steps([source], np.array([k])).tolist()
-        steps, bias = np.full(k, most) if options.lives is None else options.lives, self._bias_for(k == 1)
-        lists = self._lists if options.shortlist and (self._pays or not options.verified) else None
-        listed = lists.cut([source], bias) if lists else None
-        if lists and listed and options.verified:
-            draft, hidden = self._sentence.write(source, steps, listed, scores=False, hidden=True)
-            verified = lists.verified(draft, hidden, bias, options.scores)
-            if verified or options.lives is not None:  # what models write that have learnt nothing is in no list
-                return _ended(verified or draft, options)
-            listed = None
-        written, _ = self._sentence.write(source, steps, listed or self._whole(k == 1), options.scores)
-        return _ended(written, options)
 
     def search(self, sources: Sources, beam: int, options: Options = Options()) -> list[Decoded]:
         search, ones = super().search, np.ones(len(sources), dtype=np.int64)
@@ -137,18 +110,13 @@ class OnnxEngine(StepEngine):
 
         return self._in_parts(part, self._parts(sources, ones, beam))
 
-    def verifier(self, source: Sequence[int], room: int, options: Options = Options()) -> OnnxVerifier | None:
-        if not takes_masks(self._graphs.step):
-            return None
+    def verifier(self, source: Sequence[int], room: int, options: Options = Options()) -> OnnxVerifier:
         memory, lengths = self._encode([source])
-        vocabulary = self._vocabulary([source], True, options)
-        return OnnxVerifier(self._graphs.step, memory, lengths, self._positions, vocabulary, room)
+        return OnnxVerifier(self._graphs.step, memory, lengths, self._positions, self._single_bias, room)
 
     def score(self, pairs: Sequence[Pair], n_segments: int = 1) -> list[Decoded]:
-        """Run all rows of a target at once; what the graph or the memory is not made for goes a step at a time."""
+        """Run all rows of a target at once; what the memory is not made for goes a step at a time."""
         stepwise, most = super().score, self._rows_at_once()
-        if not takes_masks(self._graphs.step):
-            return stepwise(pairs, n_segments)
         check_pairs(pairs)
 
         def part(places: list[int]) -> list[Decoded]:
@@ -165,8 +133,6 @@ class OnnxEngine(StepEngine):
         most = self._rows_at_once()
         if self._max_memory is not None:
             check_drafts(pairs, most)
-        if not takes_masks(self._graphs.step):
-            return super().deletions(pairs)
         check_pairs(pairs)
 
         def part(places: list[int]) -> list[list[float]]:
@@ -179,7 +145,7 @@ class OnnxEngine(StepEngine):
     def _score_rows(self, sources: Sources, targets: Sequence[Rows], single: bool) -> list[Floats]:
         """Return the log-probability of every row's label, target by target."""
         memory, lengths = self._encode(sources)
-        log_probs = score_rows(self._graphs.step, memory, lengths, self._positions, self._whole(single), targets)
+        log_probs = score_rows(self._graphs.step, memory, lengths, self._positions, self._bias_for(single), targets)
         return np.split(log_probs, np.cumsum([len(target.labels) for target in targets])[:-1])
 
     def _in_parts(self, work: Callable[[list[int]], list[_Result]], parts: list[list[int]]) -> list[_Result]:
@@ -220,16 +186,6 @@ class OnnxEngine(StepEngine):
         n_rows = source_length + 2 * (source_length + 2 * n_segments)
         return 2 * self._config.decoder_layers * self._config.d_model * n_rows * FLOAT
 
-    def _whole(self, single: bool) -> Vocabulary:
-        return Vocabulary((self._lists.unlisted if self._lists else {}) | {"bias": self._bias_for(single)})
-
-    def _vocabulary(self, sources: Sources, single: bool, options: Options) -> Vocabulary:
-        """Return what sentences are written with: their lists, where the model has some and they may be used."""
-        listed = None
-        if self._lists and options.shortlist and not options.verified:
-            listed = self._lists.cut(sources, self._bias_for(single), options.forced)
-        return listed or self._whole(single)
-
     def _bias_for(self, single: bool) -> Floats:
         return self._single_bias if single else self._bias
 
@@ -259,13 +215,6 @@ class OnnxEngine(StepEngine):
         positions = self._positions.first(tokens.shape[1])[None]
         [memory] = self._graphs.encoder.run(["memory"], {"tokens": tokens, "positions": positions, "lengths": lengths})
         return np.asarray(memory)
-
-
-def _ended(written: Decoded, options: Options) -> Decoded:
-    """Let segments end that had to (see FixedStepper)."""
-    if options.lives is not None:
-        written.segments = [[*segment[:-1], EOS] for segment in written.segments]
-    return written
 
 
 def _split(places: list[int], n: int) -> list[list[int]]:

@@ -15,7 +15,6 @@ from recoversat.engines.engine import Sources
 from recoversat.engines.one_step import OneStepEngine
 from recoversat.engines.onnx.engine import OnnxEngine
 from recoversat.engines.onnx.rows import ManyRows, RowRunner
-from recoversat.engines.onnx.shortlist import Vocabulary
 from recoversat.engines.pairs import side_by_side
 from recoversat.engines.positions import Positions
 from recoversat.vocab import N_SPECIAL
@@ -24,7 +23,7 @@ _ROWS = 512  # that go through the graph at once
 
 
 class OnnxOneStepEngine(OneStepEngine, OnnxEngine):
-    """Fill places with the graphs that `export_model` wrote, on one core."""
+    """Fill places with the graphs that `export/onnx.py` wrote, on one core."""
 
     def open(self, sources: Sources) -> "OnnxFiller":
         tokens = side_by_side(sources)  # (B, S)
@@ -63,9 +62,9 @@ class OnnxFiller:
             steps = np.broadcast_to(np.arange(width), real.shape)
             seen = np.ones((*real.shape, width), dtype=np.bool_) & real[:, None, :]
             carried = np.ascontiguousarray(tokens[part, :width])
-            rows = ManyRows(carried, np.zeros_like(carried), steps, np.arange(width), seen, real)
+            rows = ManyRows(carried, np.zeros_like(carried), steps, np.arange(width)[None], seen.astype(np.int32), real)
             memory, lengths_read = np.ascontiguousarray(self.memory[:, members[part]]), self.src_lengths[members[part]]
-            runner = RowRunner(self.session, memory, lengths_read, self.positions, Vocabulary({"bias": bias}), width)
+            runner = RowRunner(self.session, memory, lengths_read, self.positions, bias, width)
             found = runner.run(rows, np.full(int(real.sum()), FREE))
-            chosen[part, :width][real], log_probs[part, :width][real] = found
+            chosen[part, :width][real], log_probs[part, :width][real] = found[:2]
         return chosen, log_probs

@@ -12,11 +12,12 @@ import yaml
 from numpy.typing import NDArray
 
 from recoversat.config import PRESETS, Config, ModelConfig, parse_config
-from recoversat.engines.loading import NATIVE
-from recoversat.engines.native.library import library_path
+from recoversat.engines.loading import native_engine
 from recoversat.engines.vocabulary import TABLE, Shortlist
 from recoversat.errors import UserError
-from recoversat.files.model_folder import WEIGHTS, write_description
+from recoversat.export.int8 import quantised
+from recoversat.files.int8 import write_int8
+from recoversat.files.model_folder import ONNX, WEIGHTS, write_description
 from recoversat.measuring import peers
 from recoversat.measuring.peers.marian import SHORTLIST
 from recoversat.measuring.specs import SystemSpec
@@ -61,17 +62,10 @@ def build_untrained(folder: Path, config: Config, segments: Sequence[int], devic
     ways = [(f"RecoverSAT K={k}", k, 1) for k in segments]
     ways += [(f"our AT {_search(beam)}", 1, beam) for beam in (1, _BEAM)]
     systems = [SystemSpec(f"{name} {compute}", str(own), k, beam, compute) for name, k, beam in ways]
-    if device == "cpu":
+    if device == "cpu" and native_engine():  # which alone uses lists
         listed = _write_listed(folder, own, tokenizer.size)
         for kind, decode in _LISTED.items():
-            systems += [SystemSpec(f"{name} {compute} {kind}", listed, k, decode=decode) for name, k, _ in ways[:-2]]
-        if library_path().is_file():  # of `recoversat build`
-            systems += [SystemSpec(f"{name} {NATIVE}", str(own), k, compute=NATIVE) for name, k, _ in ways[:-1]]
-            systems += [
-                SystemSpec(f"{name} {NATIVE} {kind}", listed, k, compute=NATIVE, decode=decode)
-                for kind, decode in _LISTED.items()
-                for name, k, _ in ways[:-1]
-            ]
+            systems += [SystemSpec(f"{name} {compute} {kind}", listed, k, decode=decode) for name, k, _ in ways[:-1]]
     for peer in peers.PEERS:
         for path, compute in peer.write_untrained(folder, weights, config, tokenizer, device):
             for beam in (1, _BEAM):
@@ -83,7 +77,7 @@ def build_untrained(folder: Path, config: Config, segments: Sequence[int], devic
 def _write_own(
     folder: Path, config: Config, tokenizer: BpeTokenizer, weights: dict[str, NDArray[np.float32]], device: str
 ) -> tuple[Path, str]:
-    """Write our folder, int8 graphs for a CPU, else torch weights, and say what it computes in."""
+    """Write our folder, int8 weights for a CPU, else torch weights, and say what it computes in."""
     own = folder / "ours"
     own.mkdir(parents=True)
     write_description(own, config, tokenizer, {"untrained": True})
@@ -92,28 +86,23 @@ def _write_own(
 
         save_file(weights, own / WEIGHTS)
         return own, "float16"
-    try:
-        from recoversat.export.onnx import export_model
-    except ImportError as error:
-        raise UserError(
-            f"--untrained writes ONNX graphs; {error.name} is missing: pip install 'recoversat[train]'"
-        ) from None
-    export_model(weights, config.model, own / "onnx", ("int8",), made_up_ranges(weights))
+    write_int8(own, quantised(weights, config.model, made_up_ranges(weights)), config.model)
+    if native_engine() is None:
+        from recoversat.export.onnx import export_int8
+
+        export_int8(config.model, own / ONNX)
     return own, "int8"
 
 
 def _write_listed(folder: Path, own: Path, vocabulary: int) -> str:
     """Give our folder a shortlist as well, of as many made-up pieces as Marian's."""
-    from recoversat.export.onnx_shortlist import add_listed_graphs
-
     listed, (frequent, likeliest) = folder / "ours-shortlist", SHORTLIST
     shutil.copytree(own, listed)
-    add_listed_graphs(listed / "onnx" / "int8")
     rng = np.random.default_rng(1)
     common = np.zeros((1, vocabulary), dtype=np.bool_)
     common[0, [*TERMINATORS, *rng.integers(N_SPECIAL, vocabulary, frequent)]] = True
     pieces = rng.integers(N_SPECIAL, vocabulary, (vocabulary, likeliest))
-    Shortlist(pieces, np.empty(0, dtype=np.int64), common).save(listed / "onnx" / TABLE)
+    Shortlist(pieces, np.empty(0, dtype=np.int64), common).save(listed / TABLE)
     return str(listed)
 
 

@@ -7,7 +7,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Generic, TypeVar, cast
 
-from recoversat.engines.loading import ONNX, ComputeType
+from recoversat.engines.loading import ComputeType, is_exported
 from recoversat.errors import UserError
 from recoversat.files.model_folder import builtin_models, model_fingerprint, read_config, resolve_model
 from recoversat.inference.request import WantedSegments
@@ -152,7 +152,7 @@ def _load(where: ModelSource, settings: ServeSettings) -> "Translator":
     from recoversat.translator import Translator
 
     # Only exported models can bound their decoding; torch's is watched from outside (process/worker.py).
-    exported = (where.folder / ONNX).is_dir() and settings.device in ("auto", "cpu")
+    exported = is_exported(where.folder) and settings.device in ("auto", "cpu")
     bound = settings.worker_memory // _DECODING_SHARE if settings.worker_memory and exported else None
     tagged = read_config(where.folder)[0].data.tagged
     return Translator(

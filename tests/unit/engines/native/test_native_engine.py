@@ -1,6 +1,5 @@
 """The engine in C++ writes what the ONNX engine writes, and the same words whichever way it is asked."""
 
-import shutil
 import subprocess
 import sys
 from dataclasses import replace
@@ -16,22 +15,25 @@ from recoversat.decoding.stepping import Floats, Ints
 from recoversat.decoding.stopping import StoppedError, stoppable
 from recoversat.engines.engine import Options, Sources, StepEngine
 from recoversat.engines.loading import EngineOptions, load_engine
+from recoversat.engines.native import _engine
 from recoversat.engines.native import engine as native_engine
-from recoversat.engines.native import library
+from recoversat.engines.native._engine import Sentence, Verify
 from recoversat.engines.native.engine import NativeEngine, _likeliest
-from recoversat.engines.native.model import Verifying, Wanted
+from recoversat.engines.native.model import KIT
 from recoversat.engines.onnx.engine import OnnxEngine
 from recoversat.engines.vocabulary import TABLE, Shortlist
 from recoversat.errors import UserError
-from recoversat.export.onnx import export_model
+from recoversat.export.int8 import quantised
+from recoversat.export.onnx import export_int8
+from recoversat.files.int8 import INT8, read_int8, write_int8
+from recoversat.files.model_folder import ONNX
 from recoversat.inference.exact import decode_exactly
 from recoversat.measuring.speed.untrained import made_up_ranges
 from recoversat.vocab import BOS, DEL, EOS, N_SPECIAL, NEVER_EMITTED, PAD
 from tests.parity.test_onnx import lively_model, sources_of
-from tests.processors import needs_compiler
+from tests.processors import needs_native
 
-pytestmark = needs_compiler
-ODD = ModelConfig(d_model=32, d_hidden=48, n_heads=4, encoder_layers=1, decoder_layers=1, vocab_size=64)
+pytestmark = needs_native
 CONFIG = ModelConfig(
     d_model=64, d_hidden=96, n_heads=4, encoder_layers=2, decoder_layers=3, vocab_size=301, max_segments=8
 )
@@ -39,20 +41,18 @@ SOURCES = sources_of([1, 3, 7, 8, 9, 17, 30, 64])
 ALL = Options(extra_steps=12)
 
 
-@pytest.fixture(scope="module")
-def built() -> bool:
-    if not library.library_path().is_file():
-        library.build()
-    if "avx2" not in library.kits():
-        pytest.skip("the native engine needs AVX2")
-    return True
+KITS = _engine.kits()
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    weights = talkative_weights()
-    [made] = export_model(weights, CONFIG, tmp_path_factory.mktemp("onnx"), ("int8",), made_up_ranges(weights))
-    return made
+    return write_model(talkative_weights(), tmp_path_factory.mktemp("exported"))
+
+
+def write_model(weights: dict[str, Floats], folder: Path) -> Path:
+    write_int8(folder, quantised(weights, CONFIG, made_up_ranges(weights)), CONFIG)
+    export_int8(CONFIG, folder / ONNX)
+    return folder
 
 
 def talkative_weights() -> dict[str, Floats]:
@@ -70,7 +70,7 @@ def talkative_weights() -> dict[str, Floats]:
 
 
 @pytest.fixture(scope="module")
-def engine(built: bool, folder: Path) -> NativeEngine:
+def engine(folder: Path) -> NativeEngine:
     return NativeEngine(folder, CONFIG)
 
 
@@ -87,7 +87,7 @@ def same(ours: list[Decoded], others: list[Decoded]) -> None:
 
 @pytest.mark.parametrize("k", [1, 2, 5, 8])
 def test_it_writes_what_the_onnx_engine_writes(engine: NativeEngine, folder: Path, k: int) -> None:
-    onnx = OnnxEngine(folder, CONFIG)
+    onnx = OnnxEngine(folder, "int8", CONFIG)
     for ours, theirs in zip(decode(engine, k), decode(onnx, k), strict=True):
         pairs = [(one, other) for one, other in zip(ours.segments, theirs.segments, strict=True) if one and other]
         # one step at least, before a sum that was added up in another order may have tipped a scale
@@ -136,7 +136,7 @@ def test_a_batch_is_what_its_sentences_are_alone(
     options = replace(ALL, scores=scores)
     wanted = alone(engine, options)
     assert len({one.steps for one in wanted}) > 4  # they end one after the other
-    for kit in kits:
+    for kit in KITS:
         own = NativeEngine(folder, CONFIG, kit=kit)
         own._model.side_by_side = side_by_side
         assert own.decode(MIXED, MIXED_K, options) == wanted  # to the bit
@@ -195,19 +195,19 @@ def test_only_the_first_step_begins(engine: NativeEngine) -> None:
 
 
 def under_way(engine: NativeEngine, monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """Note how many sentences are under way after every call of the library."""
+    """Note how many sentences are under way after every step."""
     found: list[int] = []
-    real = engine._model.library
+    real = engine._model.decoder
 
     class Watched:
         def __getattr__(self, name: str) -> Any:
-            return getattr(real, name)
+            return getattr(real(), name)
 
-        def rs_go_on(self, *given: int) -> int:
-            found.append(real.rs_go_on(given[0], 1))
+        def advance(self, _: int) -> int:
+            found.append(real().advance(1))
             return found[-1]
 
-    monkeypatch.setattr(engine._model, "library", Watched())
+    monkeypatch.setattr(engine._model, "decoder", Watched)
     return found
 
 
@@ -229,7 +229,7 @@ def test_no_more_sentences_are_under_way_than_memory_is_there_for(
     wanted, counts = alone(engine, ALL), []
     row = 3 * 2 * CONFIG.d_model * 4 * 3 // 2  # bytes: layers, keys and values, and what growing may add
     largest = max(
-        (-(-len(source) // 8) * 8 + -(-int(k) * most // 8) * 8) * row
+        (-(-len(source) // 16) * 16 + -(-int(k) * most // 16) * 16) * row
         for source, k, most in zip(MIXED, MIXED_K, ALL.most_steps(MIXED, MIXED_K), strict=True)
     )
     for memory in (1, 2 * largest, 8 * largest, None):
@@ -243,7 +243,7 @@ def test_no_more_sentences_are_under_way_than_memory_is_there_for(
     assert counts == sorted(counts)
     assert counts[1] < counts[-1]
     same_size, k = [MIXED[3]] * 9, np.full(9, 5)
-    own = (64 + -(-5 * int(ALL.most_steps(same_size[:1], k[:1])[0]) // 8) * 8) * row
+    own = (64 + -(-5 * int(ALL.most_steps(same_size[:1], k[:1])[0]) // 16) * 16) * row
     for fit in (1, 2, 3):
         bounded = NativeEngine(folder, CONFIG, max_memory=2 * fit * own)
         bounded._model.side_by_side = 1000
@@ -273,24 +273,28 @@ def test_the_likeliest_are_those_of_a_stable_sort() -> None:
         assert (_likeliest(rows, n) == np.argsort(-rows, axis=1, kind="stable")[:, :n]).all()
 
 
-def test_all_kits_write_the_same(engine: NativeEngine, folder: Path, kits: list[str]) -> None:
-    written = decode(engine, 5)
+def test_all_kits_write_the_same(engine: NativeEngine, listed_folder: Path, kits: list[str]) -> None:
     pairs = [(source, one.segments[0][:-1]) for source, one in zip(SOURCES, decode(engine, 1), strict=True)]
-    scored = engine.score(pairs)
-    for kit in kits:
-        own = NativeEngine(folder, CONFIG, kit=kit)
-        same(decode(own, 5), written)
-        same(own.score(pairs), scored)
+
+    def written_by(kit: str) -> list[Any]:
+        own = NativeEngine(listed_folder, CONFIG, kit=kit)
+        found: list[Any] = [decode(own, k, options) for k in (1, 5) for options in (ALL, UNVERIFIED)]
+        return [*found, own.score(pairs), own.deletions(pairs), own.search(SOURCES, 3, ALL)]
+
+    wanted = written_by(kits[0])
+    assert "plain" in kits
+    for kit in kits[1:]:
+        assert written_by(kit) == wanted  # to the bit
 
 
-def test_of_equals_the_first_is_chosen(tmp_path: Path, kits: list[str]) -> None:
+def test_of_equals_the_first_is_chosen(tmp_path: Path) -> None:
     weights = talkative_weights()
     pieces = weights["embedding.weight"]
     pieces[101:200:2], firsts = pieces[100:200:2], set(range(100, 200, 2))
     pieces[200:300] = pieces[100:200]
-    [made] = export_model(weights, CONFIG, tmp_path, ("int8",), made_up_ranges(weights))
-    for kit in kits:
-        own = NativeEngine(made, CONFIG, kit=kit)
+    write_model(weights, tmp_path)
+    for kit in KITS:
+        own = NativeEngine(tmp_path, CONFIG, kit=kit)
         for options in (ALL, replace(ALL, scores=False), replace(ALL, top_tokens=1)):
             used = {token for one in decode(own, 5, options) for segment in one.segments for token in segment}
             assert used & firsts
@@ -333,7 +337,7 @@ def test_scores_are_those_of_decoding_and_searching(engine: NativeEngine, folder
             [again] = engine.score([(source, tokens)])
             assert again.log_probs[0][: len(written.log_probs[0])] == pytest.approx(written.log_probs[0], abs=1e-4)
             same([again], StepEngine.score(engine, [(source, tokens)]))
-    onnx, pairs = OnnxEngine(folder, CONFIG), [(SOURCES[6], [20, 21, 22]), (SOURCES[1], [5])]
+    onnx, pairs = OnnxEngine(folder, "int8", CONFIG), [(SOURCES[6], [20, 21, 22]), (SOURCES[1], [5])]
     for k in (1, 2):
         for ours, theirs in zip(engine.score(pairs, k), onnx.score(pairs, k), strict=True):
             assert ours.segments == theirs.segments
@@ -367,17 +371,16 @@ def test_what_is_forced_is_written(engine: NativeEngine) -> None:
 @pytest.fixture(scope="module")
 def listed_folder(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return a model with lists: the pieces below 60, 70 and the source's own."""
-    made = tmp_path_factory.mktemp("listed") / "onnx"
-    made.mkdir()
-    (made / "int8").symlink_to(folder)
+    made = tmp_path_factory.mktemp("listed")
+    (made / INT8).symlink_to(folder / INT8)
     common = np.zeros((1, CONFIG.vocab_size), dtype=np.bool_)
     common[0, [EOS, DEL, *range(N_SPECIAL, 60)]] = True
     Shortlist(np.full((CONFIG.vocab_size, 1), 70), np.array([], dtype=np.int64), common).save(made / TABLE)
-    return made / "int8"
+    return made
 
 
 @pytest.fixture(scope="module")
-def listed(built: bool, listed_folder: Path) -> NativeEngine:
+def listed(listed_folder: Path) -> NativeEngine:
     return NativeEngine(listed_folder, CONFIG)
 
 
@@ -417,13 +420,13 @@ def test_each_sentence_of_a_batch_has_its_own_list(listed: NativeEngine, side_by
         assert k == 1 or (one.segments, one.steps) == ([[EOS]] * k, 1)
 
 
-def verified(engine: NativeEngine, sources: Sources, counts: Ints, verifying: Verifying, scores: bool) -> list[Decoded]:
+def verified(engine: NativeEngine, sources: Sources, counts: Ints, verify: Verify, scores: bool) -> list[Decoded]:
     """Write sentences side by side, each from its list at first; what a segment begins with is a choice of its own."""
     first, usual = engine._bias.copy(), engine._bias
     first[90:301] = -np.inf
-    wanted = [Wanted(one, [12] * k, usual, first) for one, k in zip(sources, counts.tolist(), strict=True)]
-    lists = None if verifying is Verifying.NEVER else engine._lists
-    return engine._model.write(wanted, lists, scores, verifying=verifying)
+    wanted = [Sentence(one, [12] * k, usual, first, None) for one, k in zip(sources, counts.tolist(), strict=True)]
+    shortlist = None if verify is Verify.NO else engine._shortlist
+    return engine._model.write(wanted, shortlist, scores, verify=verify)
 
 
 @pytest.mark.parametrize("scores", [True, False])
@@ -432,9 +435,9 @@ def test_a_list_that_is_verified_changes_nothing(
     listed: NativeEngine, side_by_side: int, scores: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(listed._model, "side_by_side", side_by_side)
-    whole = verified(listed, MIXED, MIXED_K, Verifying.NEVER, scores)
-    assert verified(listed, MIXED, MIXED_K, Verifying.ALWAYS, scores) == whole
-    in_vain = verified(listed, MIXED, MIXED_K, Verifying.IN_VAIN, scores)
+    whole = verified(listed, MIXED, MIXED_K, Verify.NO, scores)
+    assert verified(listed, MIXED, MIXED_K, Verify.YES, scores) == whole
+    in_vain = verified(listed, MIXED, MIXED_K, Verify.TIME_ONLY, scores)
     better = [one.segments != other.segments for one, other in zip(in_vain, whole, strict=True)]
     assert len(better) > sum(better) > len(better) / 3  # what they lack is found, and who lacks nothing stays
     firsts = [one.segments[0][0] != other.segments[0][0] for one, other in zip(in_vain, whole, strict=True)]
@@ -444,11 +447,11 @@ def test_a_list_that_is_verified_changes_nothing(
 def test_one_sentence_of_few_segments_is_written_from_its_list(
     listed: NativeEngine, listed_folder: Path, engine: NativeEngine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    found: list[Verifying] = []
+    found: list[Verify] = []
     write = listed._model.write
 
     def watched(*given: Any) -> list[Decoded]:
-        found.append(given[-1] if given[1] else Verifying.NEVER)
+        found.append(given[-1] if given[1] else Verify.NO)
         return write(*given)
 
     monkeypatch.setattr(listed._model, "write", watched)
@@ -461,18 +464,17 @@ def test_one_sentence_of_few_segments_is_written_from_its_list(
     large = NativeEngine(listed_folder, CONFIG)
     monkeypatch.setattr(large._model, "write", watched)
     large.decode([MIXED[2]], np.array([8]), ALL)
-    never, always = Verifying.NEVER, Verifying.ALWAYS
-    assert found == [always, always, never, never, never, Verifying.IN_VAIN, always]
+    never, always = Verify.NO, Verify.YES
+    assert found == [always, always, never, never, never, Verify.TIME_ONLY, always]
 
 
 def test_who_has_no_list_or_one_too_long_chooses_from_all(folder: Path, tmp_path: Path, engine: NativeEngine) -> None:
-    (tmp_path / "onnx").mkdir()
-    (tmp_path / "onnx" / "int8").symlink_to(folder)
+    (tmp_path / INT8).symlink_to(folder / INT8)
     never = np.full((CONFIG.vocab_size, 1), BOS)
     for common in (0, 1):  # nothing but the source, or everything
         all_or_none = np.full((1, CONFIG.vocab_size), bool(common))
-        Shortlist(never, np.array([], dtype=np.int64), all_or_none).save(tmp_path / "onnx" / TABLE)
-        own = NativeEngine(tmp_path / "onnx" / "int8", CONFIG)
+        Shortlist(never, np.array([], dtype=np.int64), all_or_none).save(tmp_path / TABLE)
+        own = NativeEngine(tmp_path, CONFIG)
         specials = [[BOS], [BOS, PAD]]  # which can become nothing
         sources, counts = [*specials, *MIXED], np.array([2, 1, *MIXED_K])
         written = own.decode(sources, counts, UNVERIFIED)
@@ -495,26 +497,12 @@ def test_segments_live_as_long_as_they_are_told(engine: NativeEngine) -> None:
     [("n_heads", 2), ("decoder_layers", 2), ("encoder_layers", 1), ("encoder_layers", 3), ("d_hidden", 128),
      ("d_hidden", 65536), ("d_model", 128), ("vocab_size", 900), ("vocab_size", 200), ("max_segments", 64)],
 )  # fmt: skip
-@pytest.mark.usefixtures("built")
 def test_weights_of_another_model_are_refused(folder: Path, name: str, size: int) -> None:
-    with pytest.raises(UserError, match=r"of another model|is missing"):
+    with pytest.raises(UserError, match=r"of another model|int8 is for models whose"):
         NativeEngine(folder, CONFIG.model_copy(update={name: size}))
 
 
-@pytest.mark.parametrize("file", ["weights.bin", "encoder.onnx", "step.onnx"])
-@pytest.mark.parametrize("left", [None, 0, 1000, -5])
-@pytest.mark.usefixtures("built")
-def test_a_damaged_model_is_named(folder: Path, tmp_path: Path, file: str, left: int | None) -> None:
-    copy = shutil.copytree(folder, tmp_path / "int8")
-    whole = (copy / file).read_bytes()
-    (copy / file).unlink()
-    if left is not None:
-        (copy / file).write_bytes(whole[:left])
-    with pytest.raises(UserError, match=r"damaged, or of another version|is missing"):
-        NativeEngine(copy, CONFIG)
-
-
-def test_what_the_library_would_trust_is_checked_before(engine: NativeEngine, folder: Path) -> None:
+def test_ids_and_segments_are_checked(engine: NativeEngine, folder: Path) -> None:
     for source in ([], [1 << 30], [-200], [100_000]):
         with pytest.raises(ValueError, match="ids from 0 to"):
             engine.decode([source], np.array([2]), ALL)
@@ -549,23 +537,71 @@ time.sleep(0.5)
         assert (done.returncode, done.stderr) == (0, "")
 
 
-@pytest.mark.usefixtures("built")
-def test_sizes_it_has_no_kernels_for_are_refused(tmp_path: Path) -> None:
-    weights = {name: value.numpy() for name, value in lively_model(ODD, seed=1).state_dict().items()}
-    [made] = export_model(weights, ODD, tmp_path, ("int8",), made_up_ranges(weights))
-    with pytest.raises(UserError, match="d_model and d_hidden in 32s"):
-        NativeEngine(made, ODD)
-    too_deep = np.array([32, (1 << 16) + 32, 2, 1, 1, 128], dtype=np.int32)  # sums would not fit into 32 bits
-    number = library.KITS.index(library.kits()[0])
-    assert not library.library().rs_model(library.address_of(too_deep), number, None)
+@pytest.mark.parametrize(
+    ("sizes", "error"),
+    [
+        ({"d_model": 48}, "multiples of 32"),
+        ({"d_hidden": 0}, "multiples of 32"),
+        ({"d_hidden": (1 << 16) + 32}, "limited to 65,536"),  # sums would not fit into 32 bits
+        ({"n_heads": 8}, "a multiple of 16"),
+        ({"n_heads": 0}, "a multiple of 16"),
+        ({"segments": 0}, "at least one segment"),
+        ({"decoder_layers": -1}, "at least one segment and one layer"),
+        ({"pieces": 256}, r"embedding.weight is int8\[384, 64\] instead of int8\[256, 64\]"),
+        ({"d_hidden": 128}, "weights of another model"),
+        ({"encoder_layers": 1}, "more than 1 layers of the encoder"),
+        ({"encoder_layers": 3}, "encoder.layers.2.attention_norm.weight is missing"),
+    ],
+)
+def test_sizes_that_are_not_those_of_the_arrays_are_refused(folder: Path, sizes: dict[str, int], error: str) -> None:
+    wanted = {
+        "d_model": 64, "d_hidden": 96, "n_heads": 4, "encoder_layers": 2, "decoder_layers": 3, "pieces": 384,
+        "segments": 8,
+    }  # fmt: skip
+    arrays = read_int8(folder, CONFIG)
+    _engine.Model(KITS[0], arrays, **wanted)
+    with pytest.raises(_engine.ModelError, match=error):
+        _engine.Model(KITS[0], arrays, **{**wanted, **sizes})
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("memory.scale", np.nan), ("embedding.scale", np.inf), ("decoder.norm.bias", -np.inf), ("memory.step", 0.0),
+     ("memory.step", -1.0), ("memory.step", 1e-45), ("segment_embedding", np.nan), ("memory.bias", np.nan)],
+)  # fmt: skip
+def test_numbers_that_are_none_are_refused(folder: Path, tmp_path: Path, name: str, value: float) -> None:
+    arrays = {key: array.copy() for key, array in read_int8(folder, CONFIG).items()}
+    arrays[name].flat[-1] = value
+    write_int8(tmp_path, arrays, CONFIG)
+    with pytest.raises(UserError, match=rf"int8.safetensors: damaged: {name} .*; export the model again"):
+        NativeEngine(tmp_path, CONFIG)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_damaged_file_is_refused_or_read_never_trusted(folder: Path, tmp_path: Path, seed: int) -> None:
+    rng, whole = np.random.default_rng(seed), (folder / INT8).read_bytes()
+    header = 8 + int.from_bytes(whole[:8], "little")
+    refused = 0
+    for _ in range(60):
+        damaged = bytearray(whole)
+        for place in rng.integers(0, header if rng.random() < 0.7 else len(whole), rng.integers(1, 4)).tolist():
+            damaged[place] = int(rng.integers(0, 256))
+        cut = int(rng.integers(0, len(whole))) if rng.random() < 0.2 else len(whole)
+        (tmp_path / INT8).write_bytes(damaged[:cut])
+        try:
+            own = NativeEngine(tmp_path, CONFIG)
+        except UserError:
+            refused += 1
+            continue
+        assert len(own.decode(MIXED[:3], MIXED_K[:3], replace(ALL, scores=False))) == 3
+    assert refused > 30
 
 
 def test_little_memory_means_that_less_is_done_at_once(
-    engine: NativeEngine, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    engine: NativeEngine, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (tmp_path / "onnx").symlink_to(folder.parent)
     ten_rows = 2 * 3 * 10 * 384 * 4  # twice three copies of the scores, 301 tokens in blocks of 128
-    bounded = load_engine(tmp_path, CONFIG, EngineOptions("cpu", "int8_native", 1, max_memory=ten_rows))
+    bounded = load_engine(folder, CONFIG, EngineOptions("cpu", "int8_native", 1, max_memory=ten_rows))
     assert isinstance(bounded, NativeEngine)
     assert bounded.encode(SOURCES) is SOURCES
     same(decode(bounded, 5), decode(engine, 5))
@@ -585,33 +621,18 @@ def test_little_memory_means_that_less_is_done_at_once(
         bounded.deletions(pairs)
 
 
-def test_what_it_cannot_do_is_said(
-    engine: NativeEngine, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    assert engine.description["engine"].startswith("native ")
-    (tmp_path / "onnx").symlink_to(folder.parent)
+def test_what_it_cannot_do_is_said(engine: NativeEngine, folder: Path) -> None:
+    assert engine.description["engine"] == f"native {KITS[0]}"
     options = EngineOptions("cpu", "int8_native", 1)
-    assert load_engine(tmp_path, CONFIG, options).description == engine.description
+    assert load_engine(folder, CONFIG, options).description == engine.description
     with pytest.raises(UserError, match="int8_native cannot run a 'nat' model; use int8"):
-        load_engine(tmp_path, CONFIG.model_copy(update={"kind": "nat"}), options)
-    monkeypatch.setenv("CXX", "no-such-compiler")
-    monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(UserError, match=r"no C\+\+ compiler here"):
-        library.build()
-    monkeypatch.setattr(library, "SOURCE", tmp_path / "native.cpp")
-    (tmp_path / "native.cpp").write_text("int broken(")
-    with pytest.raises(UserError, match="run 'recoversat build' once"):
+        load_engine(folder, CONFIG.model_copy(update={"kind": "nat"}), options)
+
+
+def test_the_environment_names_a_kit(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for kit in KITS:
+        monkeypatch.setenv(KIT, kit)
+        assert NativeEngine(folder, CONFIG).description["engine"] == f"native {kit}"
+    monkeypatch.setenv(KIT, "mmx")
+    with pytest.raises(UserError, match=f"{KIT}: this processor cannot run the kit 'mmx'; choose {KITS[0]}"):
         NativeEngine(folder, CONFIG)
-    monkeypatch.undo()
-    monkeypatch.setattr(library, "SOURCE", tmp_path / "native.cpp")
-    with pytest.raises(UserError, match=r"cannot build the native engine: .*native\.cpp"):
-        library.build()
-    assert not list(tmp_path.glob("*.so"))
-    library.library_path().write_bytes(b"")
-    with pytest.raises(UserError, match=r"cannot be opened .*; run 'recoversat build' again"):
-        NativeEngine(folder, CONFIG)
-    (tmp_path / "cc").write_text("#!/no/such/shell\n")
-    (tmp_path / "cc").chmod(0o755)
-    monkeypatch.setenv("CXX", str(tmp_path / "cc"))
-    with pytest.raises(UserError, match=r"cc cannot be started .*; name another compiler in CXX"):
-        library.build()

@@ -9,15 +9,15 @@ import pytest
 from recoversat.config import ModelConfig
 from recoversat.decoding.stopping import stoppable
 from recoversat.engines.engine import Options
-from recoversat.engines.native import library
+from recoversat.engines.native._engine import Sentence, Shortlist, Verify
 from recoversat.engines.native.engine import NativeEngine
-from recoversat.engines.native.lists import NativeLists
-from recoversat.engines.native.model import Verifying, Wanted
-from recoversat.engines.vocabulary import TABLE, Shortlist
-from recoversat.export.onnx import export_model
+from recoversat.engines.vocabulary import TABLE
+from recoversat.engines.vocabulary import Shortlist as Table
+from recoversat.export.int8 import quantised
+from recoversat.files.int8 import write_int8
 from recoversat.measuring.speed.untrained import made_up_ranges, random_weights
 from recoversat.vocab import DEL, EOS, N_SPECIAL
-from tests.processors import needs_compiler
+from tests.processors import needs_native
 from tests.unit.engines.native.test_native_engine import under_way
 
 K, V, D = 8, 8192, 32
@@ -34,7 +34,7 @@ class _Heap(ctypes.Structure):
 
 
 HAS_COUNTS = hasattr(ctypes.CDLL(None), "mallinfo2")
-pytestmark = [needs_compiler, pytest.mark.skipif(not HAS_COUNTS, reason="what is allocated is counted by glibc 2.33")]
+pytestmark = [needs_native, pytest.mark.skipif(not HAS_COUNTS, reason="what is allocated is counted by glibc 2.33")]
 
 
 def allocated() -> int:
@@ -47,16 +47,12 @@ def allocated() -> int:
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    if not library.library_path().is_file():
-        library.build()
-    if "avx2" not in library.kits():
-        pytest.skip("the native engine needs AVX2")
-    weights, made = random_weights(CONFIG), tmp_path_factory.mktemp("model") / "onnx"
-    [int8] = export_model(weights, CONFIG, made, ("int8",), made_up_ranges(weights))
+    weights, made = random_weights(CONFIG), tmp_path_factory.mktemp("model")
+    write_int8(made, quantised(weights, CONFIG, made_up_ranges(weights)), CONFIG)
     common = np.zeros((1, V), dtype=np.bool_)
     common[0, [EOS, DEL, *range(N_SPECIAL, LISTED)]] = True
-    Shortlist(np.full((V, 1), 70), np.array([], dtype=np.int64), common).save(made / TABLE)
-    return int8
+    Table(np.full((V, 1), 70), np.array([], dtype=np.int64), common).save(made / TABLE)
+    return made
 
 
 def living(steps: int, **more: bool) -> Options:
@@ -106,21 +102,21 @@ def test_what_a_sentence_will_keep_is_known_before_it_begins(
     found = under_way(engine, monkeypatch)
     bias = engine._bias.copy()
     bias[[EOS, DEL]] = -np.inf  # all are under way as long as they may be
-    wanted = [Wanted(SOURCE, [steps] * K, bias, bias) for _ in range(4)]
 
-    def least(lists: NativeLists | None, verifying: Verifying) -> int:
+    def least(shortlist: Shortlist | None, verify: Verify) -> int:
         """Return how many bytes a sentence has to be allowed: all of them fit, or one less."""
         too_little, enough = 0, 1 << 24
         while enough - too_little > 64:
             found.clear()
             middle = (too_little + enough) // 2
-            engine._model.write(wanted, lists, kept=middle, verifying=verifying)
+            sentences = [Sentence(SOURCE, [steps] * K, bias, bias, None) for _ in range(4)]
+            engine._model.write(sentences, shortlist, max_bytes=middle, verify=verify)
             too_little, enough = (too_little, middle) if max(found) == 4 else (middle, enough)
         return enough // 4
 
-    plain = least(None, Verifying.NEVER)
-    listed = least(engine._lists, Verifying.NEVER)
-    verified = least(engine._lists, Verifying.ALWAYS)
+    plain = least(None, Verify.NO)
+    listed = least(engine._shortlist, Verify.NO)
+    verified = least(engine._shortlist, Verify.YES)
     rows = K * steps
     assert plain >= 2 * D * 4 * (rows + len(SOURCE))
     assert listed - plain >= LISTED * D

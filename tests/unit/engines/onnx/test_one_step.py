@@ -17,12 +17,12 @@ from recoversat.engines.torch.engine import TorchEngine
 from recoversat.engines.torch.nat import TorchNatEngine
 from recoversat.errors import UserError
 from recoversat.export.folder import export_folder
-from recoversat.export.onnx import export_model
 from recoversat.export.shortlist import add_shortlist
 from recoversat.model.nat import NatTransformer
 from recoversat.model.transformer import Transformer
 from recoversat.translator import Translator
 from recoversat.vocab import N_SPECIAL
+from tests.exported import write_exported
 from tests.system.tiny_model import write_sentences, write_tiny_model
 
 V = 140
@@ -35,7 +35,7 @@ def model_of(kind: str) -> NatTransformer:
     """Make a model whose every weight, bias and norm has a say, and whose lengths stay near the source's."""
     torch.manual_seed(1)
     config = ModelConfig(
-        kind=kind, d_model=32, d_hidden=48, n_heads=4, encoder_layers=2, decoder_layers=2, vocab_size=V, upsample=2
+        kind=kind, d_model=32, d_hidden=64, n_heads=2, encoder_layers=2, decoder_layers=2, vocab_size=V, upsample=2
     )  # type: ignore[arg-type]
     model = NatTransformer(config).eval()
     for name, parameter in model.named_parameters():
@@ -53,9 +53,9 @@ def sources_of(n: int) -> list[list[int]]:
 @pytest.fixture(scope="module", params=KINDS)
 def engines(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> dict[str, object]:
     model = model_of(request.param)
-    weights = {name: value.detach().numpy() for name, value in model.state_dict().items()}
-    folders = export_model(weights, model.config, tmp_path_factory.mktemp("onnx"))
-    return {path.name: onnx_engine(path, model.config, 1) for path in folders} | {"torch": TorchNatEngine(model, CPU)}
+    folder = write_exported(model, tmp_path_factory.mktemp("exported"))
+    opened = {name: onnx_engine(folder, name, model.config, 1) for name in ("fp32", "int8")}
+    return opened | {"torch": TorchNatEngine(model, CPU)}
 
 
 def decode(engine: object, sources: list[list[int]]) -> list[Decoded]:
@@ -95,10 +95,12 @@ def test_sentences_do_not_notice_their_batch(engines: dict[str, object], size: i
 
 def test_lengths_may_be_judged_by_a_teacher_as_with_torch(tmp_path: Path) -> None:
     model = model_of("nat")
-    weights = {name: value.detach().numpy() for name, value in model.state_dict().items()}
-    (fp32,) = export_model(weights, model.config, tmp_path, ("fp32",))
+    fp32 = write_exported(model, tmp_path, "fp32")
     teacher, sources = TorchEngine(Transformer(model.config), CPU), sources_of(6)
-    both = (engine.judged_by(teacher, 5) for engine in (TorchNatEngine(model, CPU), onnx_engine(fp32, model.config, 1)))
+    both = (
+        engine.judged_by(teacher, 5)
+        for engine in (TorchNatEngine(model, CPU), onnx_engine(fp32, "fp32", model.config, 1))
+    )
     wanted, got = (engine.decode(sources, np.ones(6, dtype=np.int64)) for engine in both)
     assert [one.segments for one in wanted] == [one.segments for one in got]
 
@@ -134,7 +136,6 @@ def test_a_model_of_segments_keeps_its_engine(tmp_path: Path) -> None:
     model = Transformer(
         ModelConfig(d_model=16, d_hidden=16, n_heads=2, encoder_layers=1, decoder_layers=1, vocab_size=V)
     )
-    weights = {name: value.detach().numpy() for name, value in model.state_dict().items()}
-    (fp32,) = export_model(weights, model.config, tmp_path, ("fp32",))
-    assert type(onnx_engine(fp32, model.config, 1)) is OnnxEngine
+    fp32 = write_exported(model, tmp_path, "fp32")
+    assert type(onnx_engine(fp32, "fp32", model.config, 1)) is OnnxEngine
     assert type(engine_for(model, CPU)) is TorchEngine

@@ -1,5 +1,4 @@
 import json
-import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -8,7 +7,6 @@ from threading import Event
 from typing import Any
 
 import numpy as np
-import onnx
 import onnxruntime
 import pytest
 import torch
@@ -21,23 +19,24 @@ from recoversat.engines.engine import Options, StepEngine
 from recoversat.engines.onnx import engine as onnx_engine
 from recoversat.engines.onnx import graphs
 from recoversat.engines.onnx.engine import OnnxEngine
-from recoversat.engines.onnx.stepper import Binding, Buffers, OnnxStepper
+from recoversat.engines.onnx.rows import Found, ManyRows, OnnxStepper, RowRunner
 from recoversat.engines.positions import sinusoids
 from recoversat.errors import UserError
-from recoversat.export.onnx import export_model
 from recoversat.inference.exact import decode_exactly
 from recoversat.model.attention import sinusoids as torch_sinusoids
 from recoversat.model.transformer import Transformer
 from recoversat.vocab import BOS
+from tests.exported import write_exported
 
-CONFIG = ModelConfig(d_model=32, d_hidden=48, n_heads=4, encoder_layers=1, decoder_layers=2, vocab_size=200)
+CONFIG = ModelConfig(d_model=32, d_hidden=64, n_heads=2, encoder_layers=1, decoder_layers=2, vocab_size=200)
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     torch.manual_seed(1)
-    weights = {name: 5 * value.numpy() for name, value in Transformer(CONFIG).state_dict().items()}
-    return export_model(weights, CONFIG, tmp_path_factory.mktemp("onnx"), ("int8", "fp32"))[0]
+    model = Transformer(CONFIG)
+    model.load_state_dict({name: 5 * value for name, value in model.state_dict().items()})
+    return write_exported(model, tmp_path_factory.mktemp("exported"))
 
 
 def stepper_of(engine: OnnxEngine, batch: int, n_segments: int) -> OnnxStepper:
@@ -45,7 +44,7 @@ def stepper_of(engine: OnnxEngine, batch: int, n_segments: int) -> OnnxStepper:
 
 
 def test_new_rows_are_written_into_the_same_memory(folder: Path) -> None:
-    stepper = stepper_of(OnnxEngine(folder, CONFIG), 2, 2)
+    stepper = stepper_of(OnnxEngine(folder, "int8", CONFIG), 2, 2)
     tokens, active = np.full((2, 2), BOS), np.ones((2, 2), dtype=bool)
     stepper.step(tokens, active)
     cache = stepper._cache
@@ -64,7 +63,11 @@ def test_hypotheses_of_a_sentence_change_places_without_copying_its_source(folde
         stepper.keep(np.array(which))
         return stepper
 
-    engine, alive, tokens = OnnxEngine(folder, CONFIG), np.ones((4, 1), dtype=bool), np.array([[20], [21], [22], [23]])
+    engine, alive, tokens = (
+        OnnxEngine(folder, "int8", CONFIG),
+        np.ones((4, 1), dtype=bool),
+        np.array([[20], [21], [22], [23]]),
+    )
     swapped = [1, 0, 3, 2]
     one, other = stepped(swapped), stepped([0, 1, 2, 3])
     memory = one._memory
@@ -77,25 +80,7 @@ def test_hypotheses_of_a_sentence_change_places_without_copying_its_source(folde
     assert one._memory.shape[1] == 2
 
 
-def test_rounding_with_zero_as_the_least_value_is_a_relu(tmp_path: Path) -> None:
-    torch.manual_seed(1)
-    weights = {name: 5 * value.numpy() for name, value in Transformer(CONFIG).state_dict().items()}
-    tiny = -1e-9  # the same 256 values, but not known to begin with 0
-
-    def scores(low: float) -> tuple[list[float], bool]:
-        names = [name.removesuffix(".weight") for name, array in weights.items() if array.ndim == 2]
-        ranges = {name: (low if name.endswith("outer") else -30.0, 30.0) for name in names}
-        [made] = export_model(weights, CONFIG, tmp_path / str(low), ("int8",), ranges)
-        graph = onnx.load(made / "step.onnx", load_external_data=False).graph
-        [decoded] = OnnxEngine(made, CONFIG).decode([[7, 8, 9]], np.array([3]), Options(limits=np.array([6])))
-        return [p for segment in decoded.log_probs for p in segment], any(node.op_type == "Relu" for node in graph.node)
-
-    with_relu, without = scores(tiny), scores(0.0)
-    assert (with_relu[1], without[1]) == (True, False)
-    assert with_relu[0] == without[0]
-
-
-def test_batches_of_one_thread_share_buffers_and_do_not_disturb_each_other(folder: Path) -> None:
+def test_batches_of_one_engine_do_not_disturb_each_other(folder: Path) -> None:
     all_, first, last = [True] * 3, [True, True, False], [False, True, True]
     batches = [([7, 8, 9], (all_, first, last), [11, FREE, 12]), ([30, 31, 32], (all_, last, first), None)]
 
@@ -108,24 +93,17 @@ def test_batches_of_one_thread_share_buffers_and_do_not_disturb_each_other(folde
             tokens = choice.tokens
             yield [tokens.tolist(), choice.log_probs.tolist()]
 
-    alone, engine = [list(steps(OnnxEngine(folder, CONFIG), *batch)) for batch in batches], OnnxEngine(folder, CONFIG)
+    alone, engine = (
+        [list(steps(OnnxEngine(folder, "int8", CONFIG), *batch)) for batch in batches],
+        OnnxEngine(folder, "int8", CONFIG),
+    )
     in_turn = list(zip(*(steps(engine, *batch) for batch in batches), strict=True))
     assert [list(each) for each in zip(*in_turn, strict=True)] == alone
     assert alone[0][0][0][0][::2] == [11, 12]
 
 
-def test_a_thread_keeps_few_buffers() -> None:
-    buffers = Buffers(heads=2)
-    first = buffers.of(1, 3, 3, None)
-    assert buffers.of(1, 3, 3, None) is first
-    for n_rows in range(1, 200):
-        buffers.of(20, 10, n_rows, 0)
-    assert len(buffers._buffers) <= Buffers._MOST
-    assert buffers.of(1, 3, 3, None) is not first
-
-
 def test_ended_segments_take_no_place_in_the_cache(folder: Path) -> None:
-    stepper = stepper_of(OnnxEngine(folder, CONFIG), 2, 3)
+    stepper = stepper_of(OnnxEngine(folder, "int8", CONFIG), 2, 3)
     tokens = np.full((2, 3), BOS)
     stepper.step(tokens, np.ones((2, 3), dtype=bool))
     choice = stepper.step(tokens, np.array([[False, True, False], [True, False, True]]))
@@ -134,7 +112,7 @@ def test_ended_segments_take_no_place_in_the_cache(folder: Path) -> None:
 
 
 def test_the_cache_grows_seldom(folder: Path) -> None:
-    stepper = stepper_of(OnnxEngine(folder, CONFIG), 1, 1)
+    stepper = stepper_of(OnnxEngine(folder, "int8", CONFIG), 1, 1)
     moves, cache = 0, stepper._cache
     for _ in range(300):
         stepper.step(np.array([[9]]), np.array([[True]]))
@@ -145,7 +123,7 @@ def test_the_cache_grows_seldom(folder: Path) -> None:
 
 
 def test_a_step_in_which_nobody_writes_changes_nothing(folder: Path) -> None:
-    stepper = stepper_of(OnnxEngine(folder, CONFIG), 1, 2)
+    stepper = stepper_of(OnnxEngine(folder, "int8", CONFIG), 1, 2)
     choice = stepper.step(np.zeros((1, 2), dtype=np.int64), np.zeros((1, 2), dtype=bool), n_best=2)
     assert not choice.tokens.any()
     assert choice.best_tokens is not None
@@ -159,7 +137,7 @@ def parts_of(engine: OnnxEngine, sources: list[list[int]], k: Ints, beam: int = 
 
 def test_little_memory_means_small_parts_and_the_same_translation(folder: Path) -> None:
     sources, k, limits = [[7, 8, 9], [10, 11], [12] * 9, [13]], np.full(4, 3), np.full(4, 6)
-    free, bounded = OnnxEngine(folder, CONFIG), OnnxEngine(folder, CONFIG, max_memory=1)
+    free, bounded = OnnxEngine(folder, "int8", CONFIG), OnnxEngine(folder, "int8", CONFIG, max_memory=1)
     assert parts_of(free, sources, k) == [[0, 1, 2, 3]]
     assert parts_of(bounded, sources, k) == [[0], [1], [2], [3]]
     alone = [free.decode([source], k[:1], Options(limits=limits[:1]))[0] for source in sources]
@@ -171,7 +149,7 @@ def test_the_bound_on_memory_grows_parts_with_it(folder: Path) -> None:
     sources, k = [[7] * 20] * 12, np.full(12, 10)
 
     def first_part(max_memory: int, beam: int = 1, k: Ints = k) -> int:
-        return len(parts_of(OnnxEngine(folder, CONFIG, max_memory=max_memory), sources, k, beam)[0])
+        return len(parts_of(OnnxEngine(folder, "int8", CONFIG, max_memory=max_memory), sources, k, beam)[0])
 
     scores = 2 * 3 * 10 * 256 * 4  # twice three copies of the scores of 10 rows, 200 tokens in blocks of 128
     kept = 2 * 2 * 2 * 32 * (20 + 2 * 40) * 4  # twice keys and values, layers, width, rows, bytes
@@ -183,11 +161,11 @@ def test_the_bound_on_memory_grows_parts_with_it(folder: Path) -> None:
 
 def test_threads_share_a_batch_and_write_the_same(folder: Path) -> None:
     sources, k, limits = [[7, 8, 9], [10, 11], [12] * 9, [13], [14, 15]], np.array([3, 3, 1, 3, 1]), np.full(5, 6)
-    one, two = (OnnxEngine(folder, CONFIG, threads) for threads in (1, 2))
+    one, two = (OnnxEngine(folder, "int8", CONFIG, threads) for threads in (1, 2))
     parts = parts_of(two, sources, k)
     assert parts == [[0, 1], [3], [2], [4]]
     written = two.decode(sources, k, Options(limits=limits))
-    for part in parts:  # int8: neighbours share a scale, so the same ones must be there
+    for part in parts:
         assert [written[i] for i in part] == one.decode(
             [sources[i] for i in part], k[part], Options(limits=limits[part])
         )
@@ -199,7 +177,7 @@ PAIRS = [([7, 8, 9], [20, 21, 22]), ([10, 11], [23]), ([12] * 9, [24] * 30), ([1
 
 @pytest.mark.parametrize("threads", [1, 2])
 def test_scores_come_in_the_order_of_their_pairs(folder: Path, threads: int) -> None:
-    engine = OnnxEngine(folder, CONFIG, threads)
+    engine = OnnxEngine(folder, "int8", CONFIG, threads)
     together = engine.score(PAIRS * 5, 2)
     assert len(together) == 25
     for (_, target), one, again in zip(PAIRS, together, together[5:], strict=False):
@@ -223,7 +201,7 @@ def calls_of(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 def test_a_target_goes_through_the_graph_once(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    engine = OnnxEngine(folder, CONFIG)
+    engine = OnnxEngine(folder, "int8", CONFIG)
     calls = calls_of(monkeypatch)
     engine.score(PAIRS[:2], 2)
     assert calls == ["one pass"]
@@ -231,7 +209,7 @@ def test_a_target_goes_through_the_graph_once(folder: Path, monkeypatch: pytest.
 
 @pytest.mark.parametrize("threads", [1, 2])
 def test_what_was_encoded_is_not_encoded_again(folder: Path, threads: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    engine = OnnxEngine(folder.with_name("fp32"), CONFIG, threads)
+    engine = OnnxEngine(folder, "fp32", CONFIG, threads)
     sources, k = [[7, 8, 9], [10, 11], [12] * 9, [19, 17, 31]], np.array([3, 1, 3, 2])
     options, pairs = Options(limits=np.full(4, 6)), [([12] * 9, [24, 25]), ([10, 11], [23])]
     alone = [engine.decode([s], k[i : i + 1], options.of(np.array([i])))[0] for i, s in enumerate(sources)]
@@ -244,12 +222,12 @@ def test_what_was_encoded_is_not_encoded_again(folder: Path, threads: int, monke
     for one, other in zip(found, scores, strict=True):
         assert one.log_probs[0] == pytest.approx(other.log_probs[0], abs=1e-4)
     assert engine.encode([]) == []
-    assert OnnxEngine(folder, CONFIG, max_memory=1).encode(sources) is sources
+    assert OnnxEngine(folder, "int8", CONFIG, max_memory=1).encode(sources) is sources
 
 
 def test_a_target_too_long_for_the_memory_is_scored_step_by_step(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     scores = 2 * 3 * 10 * 256 * 4  # of 10 rows
-    engine = OnnxEngine(folder, CONFIG, max_memory=scores)
+    engine = OnnxEngine(folder, "int8", CONFIG, max_memory=scores)
     calls = calls_of(monkeypatch)
     found = engine.score(PAIRS, 1)
     assert {"one pass", "step"} == set(calls)
@@ -257,23 +235,8 @@ def test_a_target_too_long_for_the_memory_is_scored_step_by_step(folder: Path, m
         assert one.segments == other.segments
 
 
-def test_an_older_graph_is_scored_step_by_step(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    old = tmp_path / "int8"
-    shutil.copytree(folder, old)
-    model = onnx.load(str(old / "step.onnx"), load_external_data=False)
-    for value in model.graph.input:
-        if value.name == "lengths":
-            value.type.tensor_type.shape.dim.add().dim_param = "B"
-    (old / "step.onnx").write_bytes(model.SerializeToString())
-    engine = OnnxEngine(old, CONFIG)
-    calls = calls_of(monkeypatch)
-    found = engine.score(PAIRS, 3)
-    assert set(calls) == {"step"}
-    assert [one.segments for one in found] == [one.segments for one in OnnxEngine(folder, CONFIG).score(PAIRS, 3)]
-
-
 def test_tokens_do_not_depend_on_whether_they_are_scored(folder: Path) -> None:
-    engine, k, limits = OnnxEngine(folder, CONFIG), np.array([3, 1]), np.array([5, 5])
+    engine, k, limits = OnnxEngine(folder, "int8", CONFIG), np.array([3, 1]), np.array([5, 5])
     scored = engine.decode([[7, 8, 9], [10, 11]], k, Options(limits=limits))
     unscored = engine.decode([[7, 8, 9], [10, 11]], k, Options(limits=limits, scores=False))
     assert [d.segments for d in unscored] == [d.segments for d in scored]
@@ -282,7 +245,7 @@ def test_tokens_do_not_depend_on_whether_they_are_scored(folder: Path) -> None:
 
 
 def test_scores_may_be_asked_for_at_any_step(folder: Path) -> None:
-    always, sometimes = (stepper_of(OnnxEngine(folder, CONFIG), 2, 2) for _ in range(2))
+    always, sometimes = (stepper_of(OnnxEngine(folder, "int8", CONFIG), 2, 2) for _ in range(2))
     tokens, active = np.full((2, 2), BOS), np.ones((2, 2), dtype=bool)
     for n_best, scores in ((0, False), (0, True), (3, False), (0, False), (0, False), (0, True)):
         expected, got = always.step(tokens, active, None, n_best), sometimes.step(tokens, active, None, n_best, scores)
@@ -292,55 +255,23 @@ def test_scores_may_be_asked_for_at_any_step(folder: Path) -> None:
         tokens, active = expected.tokens, active & np.array([[n_best == 0, True], [True, True]])
 
 
-def test_an_old_graph_is_refused(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    class Old:
-        def get_inputs(self) -> list[object]:
-            return []
-
-    opened = graphs.Graphs(folder, CONFIG, arena=True)
-    monkeypatch.setattr(opened, "_open", lambda path: Old())
-    with pytest.raises(UserError, match="exported by an older version of recoversat; export the model again"):
-        opened.step.get_inputs()
+@pytest.mark.parametrize("precision", ["int8", "fp32"])
+def test_another_model_is_refused(folder: Path, precision: str) -> None:
+    other = CONFIG.model_copy(update={"n_heads": 1})
+    with pytest.raises(UserError, match=r"n_heads is 2, config\.json says 1"):
+        OnnxEngine(folder, precision, other)
 
 
-def test_graphs_are_opened_when_they_are_needed(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    opened: list[str] = []
-    session = graphs._session
-
-    def noted(path: Path, **options: bool) -> Any:
-        opened.append(path.name)
-        return session(path, **options)
-
-    monkeypatch.setattr(graphs, "_session", noted)
-    engine = OnnxEngine(folder.with_name("fp32"), CONFIG)
-    engine.decode([[7, 8]], np.array([2]), Options(limits=np.array([3])))
-    assert opened == ["sentence.onnx"]
-    engine.decode([[7, 8], [9]], np.array([2, 2]), Options(limits=np.array([3, 3])))
-    assert opened[1:] == ["encoder.onnx", "step.onnx"]
-    OnnxEngine(folder, CONFIG)
-    assert "probe.onnx" in opened  # only int8 products may overflow
-
-
-def test_a_model_that_was_replaced_is_not_mixed_with_what_is_open(folder: Path, tmp_path: Path) -> None:
-    copied = tmp_path / "fp32"
-    shutil.copytree(folder.with_name("fp32"), copied)
-    engine = OnnxEngine(copied, CONFIG)
-    (tmp_path / "new").write_bytes((copied / "weights.bin").read_bytes())
-    (tmp_path / "new").replace(copied / "weights.bin")
-    assert engine.decode([[7, 8]], np.array([2]), Options(limits=np.array([3])))
-    with pytest.raises(UserError, match="replaced while it was in use; load it again"):
-        engine.decode([[7, 8], [9]], np.array([2, 2]), Options(limits=np.array([3, 3])))
-
-
-def test_a_sentence_graph_of_another_model_is_refused(folder: Path) -> None:
-    other = CONFIG.model_copy(update={"n_heads": 8})
-    with pytest.raises(UserError, match=r"n_heads is 4, config\.json says 8"):
-        OnnxEngine(folder, other)
+def test_graphs_of_int8_hold_no_weights(folder: Path) -> None:
+    for name in ("encoder", "step"):
+        with pytest.raises(Exception, match="External data path"):
+            onnxruntime.InferenceSession(folder / f"onnx/int8/{name}.onnx")
+    assert sum(path.stat().st_size for path in (folder / "onnx" / "int8").iterdir()) < 50_000
 
 
 def test_a_processor_that_overflows_gets_exact_products(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     k, limits = np.array([3, 1]), np.array([5, 5])
-    usual = OnnxEngine(folder, CONFIG).decode([[7, 8, 9], [10, 11]], k, Options(limits=limits))
+    usual = OnnxEngine(folder, "int8", CONFIG).decode([[7, 8, 9], [10, 11]], k, Options(limits=limits))
     levels = []
     session = onnxruntime.InferenceSession
 
@@ -350,7 +281,7 @@ def test_a_processor_that_overflows_gets_exact_products(folder: Path, monkeypatc
 
     monkeypatch.setattr(onnxruntime, "InferenceSession", remember)
     monkeypatch.setattr(graphs, "saturates", lambda folder: True)
-    exact = OnnxEngine(folder, CONFIG).decode([[7, 8, 9], [10, 11]], k, Options(limits=limits))
+    exact = OnnxEngine(folder, "int8", CONFIG).decode([[7, 8, 9], [10, 11]], k, Options(limits=limits))
     assert levels == [onnxruntime.GraphOptimizationLevel.ORT_ENABLE_EXTENDED] * 2
     assert [d.segments for d in exact] == [d.segments for d in usual]
     for one, other in zip(usual, exact, strict=True):
@@ -362,9 +293,9 @@ def test_wrong_sums_are_noticed(folder: Path, monkeypatch: pytest.MonkeyPatch) -
         def run(self, outputs: list[str], inputs: dict[str, np.ndarray]) -> list[np.ndarray]:
             return [np.full((16, 64), 32 * 32767, dtype=np.float32)]
 
-    assert graphs.saturates(folder) is (not has_vnni())
+    assert graphs.saturates(folder / "onnx" / "int8") is (not has_vnni())
     monkeypatch.setattr(graphs, "_session", lambda *options, **others: Overflowing())
-    assert graphs.saturates(folder) is True
+    assert graphs.saturates(folder / "onnx" / "int8") is True
 
 
 def has_vnni() -> bool:
@@ -374,8 +305,8 @@ def has_vnni() -> bool:
 
 
 def test_a_folder_without_graphs_is_refused_by_name(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=r"not an exported model \(.*\.onnx is missing\); run 'recoversat export'"):
-        OnnxEngine(tmp_path, CONFIG)
+    with pytest.raises(UserError, match=r"no ONNX graphs here \(.*\.onnx is missing\); run 'recoversat export'"):
+        OnnxEngine(tmp_path, "fp32", CONFIG)
 
 
 def test_positions_are_those_of_the_model() -> None:
@@ -401,7 +332,7 @@ from recoversat.config import ModelConfig
 from recoversat.engines.engine import Options
 from recoversat.engines.onnx.engine import OnnxEngine
 
-engine = OnnxEngine(Path(sys.argv[1]), ModelConfig(**json.loads(sys.argv[2])))
+engine = OnnxEngine(Path(sys.argv[1]), "int8", ModelConfig(**json.loads(sys.argv[2])))
 k = np.array([3, 1])
 print(json.dumps([d.segments for d in engine.decode([[7, 8, 9], [10, 11]], k, Options(limits=np.array([5, 5])))]))
 """
@@ -410,7 +341,7 @@ print(json.dumps([d.segments for d in engine.decode([[7, 8, 9], [10, 11]], k, Op
 def test_runs_where_torch_and_onnx_are_absent(folder: Path) -> None:
     command = [sys.executable, "-c", WITHOUT_TORCH, str(folder), CONFIG.model_dump_json()]
     output = subprocess.run(command, capture_output=True, text=True, check=True).stdout
-    engine, k = OnnxEngine(folder, CONFIG), np.array([3, 1])
+    engine, k = OnnxEngine(folder, "int8", CONFIG), np.array([3, 1])
     here = engine.decode([[7, 8, 9], [10, 11]], k, Options(limits=np.array([5, 5])))
     assert json.loads(output) == [decoded.segments for decoded in here]
 
@@ -420,7 +351,7 @@ def test_runs_where_torch_and_onnx_are_absent(folder: Path) -> None:
 def test_whatever_an_engine_does_is_stopped_between_steps(
     folder: Path, what: str, threads: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    engine, runs = OnnxEngine(folder, CONFIG, threads), list[int]()
+    engine, runs = OnnxEngine(folder, "int8", CONFIG, threads), list[int]()
     sources, k = [[7, 8, 9, 10]] * 8, np.full(8, 3)
     options = Options(limits=np.full(8, 60))
     work: dict[str, Callable[[], object]] = {
@@ -430,16 +361,16 @@ def test_whatever_an_engine_does_is_stopped_between_steps(
         "encode": lambda: [engine.encode(sources) for _ in range(20)],
         "exact": lambda: decode_exactly(engine, sources[:1], k[:1], Options(limits=np.array([60]))),
     }
-    real, encode, stops = Binding.run, engine._graphs.encoder.run, list[Event]()
+    real, encode, stops = RowRunner.run, engine._graphs.encoder.run, list[Event]()
 
     def counted() -> None:
         runs.append(1)
         if len(runs) > 2 and stops:  # what the threads that work are told to look at
             stops[-1].wait(60)
 
-    def run(self: Binding) -> None:
+    def run(self: RowRunner, given: ManyRows, *others: Any, **more: Any) -> Found:
         counted()
-        real(self)
+        return real(self, given, *others, **more)
 
     def run_encoder(*arguments: Any) -> Any:
         counted()
@@ -452,7 +383,7 @@ def test_whatever_an_engine_does_is_stopped_between_steps(
 
     monkeypatch.setattr(engine._graphs.encoder, "run", run_encoder)
     monkeypatch.setattr(onnx_engine, "_ROWS", 24)  # several parts
-    monkeypatch.setattr(Binding, "run", run)
+    monkeypatch.setattr(RowRunner, "run", run)
     work[what]()
     whole = len(runs)
     runs.clear()

@@ -102,7 +102,7 @@ def test_a_worker_of_bench_times_it(folder: Path) -> None:
 
 
 def test_untrained_models_are_made_up_for_it(folder: Path) -> None:
-    config = untrained_config("d_model=8,d_hidden=8,n_heads=2,encoder_layers=1,decoder_layers=1", 64, [3])
+    config = untrained_config("d_model=32,d_hidden=32,n_heads=2,encoder_layers=1,decoder_layers=1", 64, [3])
     names = [spec.name for spec in build_untrained(folder.parent, config, [3], "cpu")]
     assert names[-2:] == ["Capitals greedy default", "Capitals beam 4 default"]
 

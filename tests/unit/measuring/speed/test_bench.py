@@ -310,11 +310,11 @@ def test_without_ctranslate2_its_row_says_so(monkeypatch: pytest.MonkeyPatch, tm
     (tmp_path / "model.bin").write_bytes(b"x")
     [answer] = conversation(LOAD | {"system": {"name": "peer", "path": str(tmp_path)}})
     assert answer == {"error": "CTranslate2 is not installed: pip install 'recoversat[peers]'"}
-    config = untrained_config("d_model=8,d_hidden=8,n_heads=2,encoder_layers=1,decoder_layers=1", 64, [3])
+    config = untrained_config("d_model=32,d_hidden=32,n_heads=2,encoder_layers=1,decoder_layers=1", 64, [3])
     built = build_untrained(tmp_path, config, [3], "cpu")
     missing = {system.name: system.unavailable for system in built}
     assert missing["CTranslate2 greedy int8"] == "CTranslate2 is not installed: pip install 'recoversat[peers]'"
-    assert missing["RecoverSAT K=3 int8"] is missing["RecoverSAT K=3 int8 shortlist unverified"] is None
+    assert missing["RecoverSAT K=3 int8"] is missing["our AT greedy int8"] is None
     worker = Worker(built[-1], "cpu", 1)
     worker.start("w1", 4)
     assert not worker.alive
@@ -322,21 +322,21 @@ def test_without_ctranslate2_its_row_says_so(monkeypatch: pytest.MonkeyPatch, tm
 
 
 def test_the_engine_in_c_verifies_lists_of_few_segments(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(untrained, "library_path", lambda: Path(__file__))
-    config = untrained_config("d_model=8,d_hidden=8,n_heads=2,encoder_layers=1,decoder_layers=1", 64, [3, 4])
+    monkeypatch.setattr(untrained, "native_engine", lambda: object)
+    config = untrained_config("d_model=32,d_hidden=32,n_heads=2,encoder_layers=1,decoder_layers=1", 64, [3, 4])
     listed = {
         system.name: system.decode
         for system in build_untrained(tmp_path, config, [3, 4], "cpu")
-        if "int8_native shortlist" in system.name
+        if "int8 shortlist" in system.name
     }
     unverified = {"verify_shortlist": "false"}
     assert listed == {
-        "RecoverSAT K=3 int8_native shortlist": {},
-        "RecoverSAT K=4 int8_native shortlist": {},
-        "our AT greedy int8_native shortlist": {},
-        "RecoverSAT K=3 int8_native shortlist unverified": unverified,
-        "RecoverSAT K=4 int8_native shortlist unverified": unverified,
-        "our AT greedy int8_native shortlist unverified": unverified,
+        "RecoverSAT K=3 int8 shortlist": {},
+        "RecoverSAT K=4 int8 shortlist": {},
+        "our AT greedy int8 shortlist": {},
+        "RecoverSAT K=3 int8 shortlist unverified": unverified,
+        "RecoverSAT K=4 int8 shortlist unverified": unverified,
+        "our AT greedy int8 shortlist unverified": unverified,
     }
 
 
