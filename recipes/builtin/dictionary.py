@@ -182,19 +182,19 @@ def directed(parts: Iterable[Part], frequencies: Frequencies, german_source: int
     """Yield the (English, German) pairs of one direction: every source with its most frequent targets."""
     targets: dict[str, dict[str, int]] = defaultdict(dict)
     for part in parts:
-        target = part.usual[german_source]
-        if target is None:
+        best = part.usual[german_source]
+        if best is None:
             continue
         specialist = bool(part.marks & SPECIALIST)
         for source in (part.german if german_source else part.english)[:MOST_SOURCES]:
-            pair = (target.text, source.text) if german_source else (source.text, target.text)
+            pair = (best.text, source.text) if german_source else (source.text, best.text)
             seen = [frequencies.rarest(side, german) for german, side in enumerate(pair)]
             if is_pair(*pair) and (min(seen) or not specialist):
-                targets[source.text][target.text] = seen[not german_source]
-    for source, counts in targets.items():
+                targets[source.text][best.text] = seen[not german_source]
+    for text, counts in targets.items():
         frequent = [target for target, count in counts.items() if count * RARER >= max(counts.values())]
-        for chosen in sorted(frequent, key=lambda one: -counts[one])[:MOST_TARGETS]:
-            yield (chosen, source) if german_source else (source, chosen)
+        for target in sorted(frequent, key=lambda one: -counts[one])[:MOST_TARGETS]:
+            yield (target, text) if german_source else (text, target)
 
 
 def sentences(parts: list[Part], frequencies: Frequencies, rng: random.Random) -> Iterator[Pair]:

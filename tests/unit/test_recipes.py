@@ -23,6 +23,7 @@ from recoversat.config import Config, load_config
 from recoversat.data.corpus import open_corpus
 from recoversat.data.prepare import TextPairs, prepare
 from recoversat.engines.vocabulary import TABLE, Shortlist
+from recoversat.errors import UserError
 from recoversat.files.model_folder import builtin_model
 from recoversat.measuring.specs import parse_system
 from recoversat.text.tokenizer import load_tokenizer
@@ -443,12 +444,14 @@ def test_going_on_differs_in_the_loss_alone(tmp_path: Path, monkeypatch: pytest.
 def made(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.syspath_prepend(RECIPES / "builtin")
     yield
-    for name in ("dictionary", "phrases", "roughen", "join", "losses", "pairs", "sources", "vmap"):
+    for name in ("dictionary", "phrases", "travel", "roughen", "join", "losses", "pairs", "sources", "vmap"):
         sys.modules.pop(name, None)
 
 
 @pytest.mark.usefixtures("made")
-@pytest.mark.parametrize("name", ["card", "dictionary", "join", "losses", "pairs", "phrases", "roughen", "sources"])
+@pytest.mark.parametrize(
+    "name", ["card", "dictionary", "join", "losses", "pairs", "phrases", "roughen", "sources", "travel"]
+)
 def test_examples_of_the_recipe_are_true(name: str) -> None:
     results = doctest.testmod(importlib.import_module(name))
     assert results.attempted
@@ -729,7 +732,24 @@ def test_monolingual_text_is_translated_once_and_back_translation_ends_in_a_pers
     asked = [mono.tokenizer.pieces(mono.train.src[i].tolist())[0] for i in range(len(mono.train))]
     assert (asked.count("<2de>"), asked.count("<2en>")) == (9, 1)  # into the other language
 
+    travel = importlib.import_module("travel")
+    for name in ("corpus", "mono"):
+        travel.pack(tmp_path / name, tmp_path / "packed" / name)
+        travel.unpack(tmp_path / "packed" / name, tmp_path / "restored" / name)
+        own, restored = (open_corpus(folder / name) for folder in (tmp_path, tmp_path / "restored"))
+        assert restored.fingerprint == own.fingerprint
+        assert restored.train.tgt.ids.tolist() == own.train.tgt.ids.tolist()
+        assert restored.valid_src == own.valid_src
+    assert not (tmp_path / "packed/mono/train.tgt.xz").exists()
+    assert (tmp_path / "packed/corpus/train.tgt.xz").exists()
+
     join.join(tmp_path / "first", [str(tmp_path / "corpus"), f"{tmp_path / 'mono'}:turned"])
+    with pytest.raises(UserError, match="cannot be packed"):
+        travel.pack(tmp_path / "first", tmp_path / "packed/first")
+    manifest = tmp_path / "packed/mono/corpus.json"
+    manifest.write_text(manifest.read_text().replace(mono.fingerprint, "another"))
+    with pytest.raises(UserError, match="damaged"):
+        travel.unpack(tmp_path / "packed/mono", tmp_path / "restored/again")
     first = open_corpus(tmp_path / "first").train
     assert len(first) == 18 + 10
     tags = {tag: mono.tokenizer.encode([""], tag)[0][0] for tag in ("<2de>", "<2en>")}
