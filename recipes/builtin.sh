@@ -83,7 +83,9 @@ stage_text() {
   "$python" "$here/roughen.py" "$out" everyday --share 0.25
   for side in de en; do mv "$out/rough.$side" "$out/text.$side"; done
 }
-stage_dictionary() { [ -f "$out/from-de.de" ] || "$python" "$here/dictionary.py" "$out"; }
+stage_dictionary() {
+  [ -f "$out/from-de.de" ] || "$python" "$here/dictionary.py" "$out" --without "$data"/*/{valid,test}*.{en,de} "$data"/tests/*.{en,de}
+}
 stage_corpus() { prepared text corpus && prepared everyday everyday && prepared from-en from-en && prepared from-de from-de; }
 stage_mono() { [ -d "$out/mono" ] || "$python" "$here/sources.py" "$out/mono" "$out/corpus" --mono "$data/ende2"; }
 stage_back() {  # N

@@ -1,6 +1,6 @@
 """Make short pairs of the dictionary Ding: words, plurals, phrases, examples, and sentences around them.
 
-    python recipes/builtin/dictionary.py OUT [--ding /usr/share/trans/de-en]
+    python recipes/builtin/dictionary.py OUT [--ding /usr/share/trans/de-en] [--without TEST...]
 
 Ding is Debian's package trans-de-en (Frank Richter, GPL-2 or later; `apt-get install trans-de-en`). It is read from the
 system and is no part of this project. FreeDict's deu-eng and eng-deu are imported from Ding, so they are not read.
@@ -9,6 +9,7 @@ An entry has German and English parts: the headword, then its plural, phrases an
 first usual synonym is the target; every synonym is a source. So there are two lists, OUT/from-en.{en,de} and
 OUT/from-de.{en,de}, each for one direction. A source keeps the three targets whose words are most frequent in
 OUT/pairs.{en,de}. Nouns, verbs and adjectives are also put into the sentences of dictionary.yaml, for both directions.
+What is a line of a TEST file, or of the lists that a model is judged with, is left out.
 """
 
 import argparse
@@ -263,14 +264,17 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("out", type=Path)
     parser.add_argument("--ding", type=Path, default=DING)
+    parser.add_argument("--without", type=Path, nargs="*", default=[])
     args = parser.parse_args()
-    entries, judged, rng = read(args.ding), judged_words(), random.Random(1)
+    entries, rng = read(args.ding), random.Random(1)
+    tests = [line for path in args.without for line in path.read_text(encoding="utf-8").splitlines()]
+    left_out = judged_words() | words_of([(line, line) for line in tests])
     with open(args.out / "pairs.en", encoding="utf-8") as en, open(args.out / "pairs.de", encoding="utf-8") as de:
         frequencies = Frequencies(en, de)
     around = [pair for parts in entries for pair in sentences(parts, frequencies, rng)]
     for german_source, name in enumerate(("from-en", "from-de")):
         found = [*directed((part for parts in entries for part in parts), frequencies, german_source), *around]
-        found = [pair for pair in dict.fromkeys(found) if not judged & words_of([pair])]
+        found = [pair for pair in dict.fromkeys(found) if not left_out & words_of([pair])]
         for side, language in enumerate(("en", "de")):
             text = "".join(f"{pair[side]}\n" for pair in found)
             (args.out / f"{name}.{language}").write_text(text, encoding="utf-8")

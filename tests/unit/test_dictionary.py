@@ -155,14 +155,16 @@ def test_both_lists_are_written_without_what_a_model_is_judged_with(
     ding.write_text(f"# Version\n{HOUSE}\n{judged[1]} :: {judged[0]}\n", encoding="utf-8")
     for side, line in (("en", "the house"), ("de", "das Haus")):
         (tmp_path / f"pairs.{side}").write_text(f"{line}\n")
-    monkeypatch.setattr(sys, "argv", ["", str(tmp_path), "--ding", str(ding)])
+    (tmp_path / "test.de").write_text("im Haus: BLEIBEN!\n")
+    monkeypatch.setattr(sys, "argv", ["", str(tmp_path), "--ding", str(ding), "--without", str(tmp_path / "test.de")])
     dictionary.main()
-    for name, count in (("from-en", 7), ("from-de", 8)):
+    for name, count in (("from-en", 6), ("from-de", 7)):
         english, german = ((tmp_path / f"{name}.{side}").read_text().splitlines() for side in ("en", "de"))
         assert len(english) == len(german) == count
         assert ("houses", "Häuser") in zip(english, german, strict=True)
         assert judged[0] not in english
-    assert "from-en 7 pairs, 2 of them sentences" in capsys.readouterr().out
+        assert "im Haus bleiben" not in german
+    assert "from-en 6 pairs, 2 of them sentences" in capsys.readouterr().out
 
 
 def test_a_missing_dictionary_names_its_package(dictionary: ModuleType, tmp_path: Path) -> None:
