@@ -118,6 +118,7 @@ def test_a_noun_whose_cases_are_not_known_stands_in_the_plural_alone(dictionary:
     "line",
     [
         "Wissen {n} :: knowledge",  # no plural: may not be counted
+        "Wissen {n} | Allgemeinwissen {n} :: knowledge | lore",
         "Rabe {m} [ornith.] | Raben {pl} :: raven | ravens",
         "sich die Haare waschen {vr} :: to wash one’s hair",
         "gegangen {v} :: gone",
