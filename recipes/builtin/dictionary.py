@@ -272,6 +272,7 @@ def main() -> None:
     with open(args.out / "pairs.en", encoding="utf-8") as en, open(args.out / "pairs.de", encoding="utf-8") as de:
         frequencies = Frequencies(en, de)
     around = [pair for parts in entries for pair in sentences(parts, frequencies, rng)]
+    print(f"{len(entries):,} entries")
     for german_source, name in enumerate(("from-en", "from-de")):
         found = [*directed((part for parts in entries for part in parts), frequencies, german_source), *around]
         found = [pair for pair in dict.fromkeys(found) if not left_out & words_of([pair])]
