@@ -20,10 +20,10 @@
 #   export        int8
 #   evaluate      every test set, both directions
 #
-# A+B runs A and B side by side. DATA holds ende/train.{en,de,origin}.gz, ende{2,3}/train.{en,de,origin}.xz,
-# ende2/mono.{en,de}.xz, valid text (ende200k/valid, ende2/valid, tests/tst2013, tests/news-valid) and tests/. A piece of
-# the teacher needs OUT/first-N, and of the piece before it its weights alone (OUT/teacher-N as a model folder), so that
-# pieces can be trained on different machines. From the environment:
+# A+B runs A and B side by side. DATA holds train.{en,de,origin} of ende, ende2 and ende3 (as .gz or .xz), ende2/mono.{en,de}.xz,
+# validation text (ende200k/valid, ende2/valid, tests/tst2013, tests/news-valid) and tests/. Piece N of the teacher needs OUT/first-N
+# and the weights of the piece before it, OUT/teacher-(N-1) as a run or a model folder, so that each can be trained on another
+# machine. From the environment:
 #   PIECES, TEACHER_STEPS         pieces of the teacher (2), updates of each (7000)
 #   STEPS, END                    updates of students (3000, 6000)
 #   SOURCES                       sources of the pairs that are distilled (1500000)

@@ -120,6 +120,19 @@ def test_the_teacher_learns_from_all_text_and_translates_back_for_its_next_piece
     ]  # fmt: skip
 
 
+def test_pieces_of_the_teacher_are_compared_on_all_validation_text(tmp_path: Path) -> None:
+    for name in ("teacher-1", "teacher-2"):
+        (tmp_path / name).mkdir()
+    run = printed("builtin.sh", tmp_path, "validate")
+    assert [Path(words[words.index("--out") + 1]).name for words in run] == ["en-de", "de-en"]
+    for words, to in zip(run, ("de", "en"), strict=True):
+        tests = dict(b.split("=") for a, b in itertools.pairwise(words) if a == "--test")
+        assert [*tests] == ["ende200k-valid", "ende2-valid", "tests-tst2013", "tests-news-valid"]
+        assert tests["tests-news-valid"].endswith(f"DATA/tests/news-valid.{to}")
+        assert systems_of(words) == {"teacher-1": {}, "teacher-2": {}}
+        assert [parse_system(b).target for a, b in itertools.pairwise(words) if a == "--system"] == [to, to]
+
+
 def test_students_train_side_by_side_and_a_failure_is_told(tmp_path: Path) -> None:
     run = tmp_path / "run"
     run.write_text('#!/bin/sh\necho "$4" >> "$RUNS"\ncase "$*" in *"/k5 "*"$FAIL") exit 1;; esac; mkdir -p "$4"\n')
