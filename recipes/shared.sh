@@ -1,4 +1,4 @@
-# Functions of ende200k.sh, neighbours.sh and paper.sh; each sets data, out and run, then sources this file. From the environment:
+# Functions of ende200k.sh, neighbours.sh, paper.sh and builtin.sh; each sets data, out and run, then sources this file. From the environment:
 #   DIRECTION         source and target language (en-de)
 #   DEADLINE          seconds since 1970 at which trainings are stopped: they save, and the same command continues them
 #   TESTS, SAMPLES    test sets (ende200k tst2013 tst2014), resamples of the bootstrap (1000)

@@ -24,7 +24,7 @@
 #   RECOVERSAT, PYTHON    the commands
 # A+B does A and B side by side.
 set -euo pipefail
-if [ -d "$2/teacher-first" ]; then
+if [ -d "$2/teacher-1" ]; then
   echo "$2: recipes/builtin.sh has made more than \`text\` here, under the same names; take another folder" >&2
   exit 2
 fi

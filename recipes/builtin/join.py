@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from recoversat.data.corpus import ParallelSentences, Sentences, open_corpus
 from recoversat.data.prepare import write_corpus_files
 from recoversat.files.storage import atomic_folder
-from recoversat.text.tokenizer import vocabulary_fingerprint
+from recoversat.text.tokenizer import Tokenizer, vocabulary_fingerprint
 
 _EVERY = {"": slice(None), "forward": slice(0, None, 2), "backward": slice(1, None, 2)}
 
@@ -63,13 +63,18 @@ def _offsets(lengths: NDArray[np.int64]) -> NDArray[np.int64]:
     return np.concatenate([[0], np.cumsum(lengths)])
 
 
+def direction_tags(tokenizer: Tokenizer) -> tuple[int, int]:
+    """Return the ids of the tags of both directions."""
+    one, other = (ids[0] for tag in tokenizer.tags for ids in tokenizer.encode([""], tag))
+    return one, other
+
+
 def part_of(name: str) -> ParallelSentences:
     """Return the pairs of CORPUS[:WAY]."""
     folder, _, way = name.partition(":")
     corpus = open_corpus(Path(folder))
     if way == "turned":
-        one, other = (ids[0] for tag in corpus.tokenizer.tags for ids in corpus.tokenizer.encode([""], tag))
-        return turned(corpus.train, (one, other))
+        return turned(corpus.train, direction_tags(corpus.tokenizer))
     return ParallelSentences(chosen(corpus.train.src, way), chosen(corpus.train.tgt, way))
 
 

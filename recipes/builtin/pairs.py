@@ -1,8 +1,9 @@
 """Choose the pairs the built-in model learns from: open licences only, prose, each origin as often as is good.
 
-    python recipes/builtin/pairs.py OUT DATA/ende DATA/ende2
+    python recipes/builtin/pairs.py OUT DATA/ende DATA/ende2 recipes/builtin/written
 
-reads train.{en,de,origin}.{gz,xz} of each folder, writes OUT/pairs.{en,de}.
+reads train.{en,de,origin}.{gz,xz} of each folder, or its tables (*.tsv: English, German), whose origin is "written".
+Writes OUT/pairs.{en,de}.
 `weights.yaml` says which origins, and how often. Old German spelling (Europarl, the Bible, books) is brought up to date
 where a word list says how. Which pairs are taken depends on their words alone, not on their order. Lines that are, or
 have among their sentences, one of first.tsv, second.tsv and third.tsv, with which a model is judged, are left out.
@@ -19,7 +20,7 @@ from pathlib import Path
 from typing import IO
 
 import yaml
-from phrases import HERE, judged_words, words_of
+from phrases import HERE, judged_words, pairs_of, words_of
 
 OLD_SPELLING = {"europarl", "europarl2", "bible", "books_pg"}
 # words of one language that the other does not have; they say whether a line is in the language it should be in
@@ -74,7 +75,10 @@ def opened(path: Path) -> IO[str]:
 
 
 def pairs_in(data: Path) -> Iterator[tuple[str, str, str]]:
-    """Yield (English, German, origin) of every line of a corpus."""
+    """Yield (English, German, origin) of every line of a corpus, or of a folder's tables."""
+    if tables := sorted(data.glob("*.tsv")):
+        yield from ((english, german, "written") for table in tables for english, german in pairs_of(table))
+        return
     with opened(data / "train.en") as en, opened(data / "train.de") as de, opened(data / "train.origin") as origins:
         yield from zip(map(str.strip, en), map(str.strip, de), map(str.strip, origins), strict=True)
 

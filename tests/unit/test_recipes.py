@@ -23,6 +23,7 @@ from recoversat.config import Config, load_config
 from recoversat.data.corpus import open_corpus
 from recoversat.data.prepare import TextPairs, prepare
 from recoversat.engines.vocabulary import TABLE, Shortlist
+from recoversat.errors import UserError
 from recoversat.files.model_folder import builtin_model
 from recoversat.measuring.specs import parse_system
 from recoversat.text.tokenizer import load_tokenizer
@@ -39,7 +40,7 @@ STAGES = {
         "words-deleting-long",
     ],
     "neighbours.sh": ["sat", "nat", "cmlm", "ctc", "deep", "deep-mixed"],
-    "builtin.sh": ["mono", "teacher-first", "back", "teacher", "student-first", "student", "distill"],
+    "builtin.sh": ["mono", "back=1", "teacher=1", "back=2", "teacher=2", "student-first", "student", "distill"],
     "tiny.sh": ["sources", "distill", "corpora", "first", "tiny+at"],
 }  # fmt: skip
 
@@ -85,8 +86,51 @@ def test_every_training_has_settings_that_exist(recipe: str, tmp_path: Path) -> 
             **dict.fromkeys(("k2", "k5", "k10"), "mixed"),
         }.get(name, "teacher")  # fmt: skip
         if recipe == "builtin.sh":  # everything in two parts, and in its own size
-            begun = None if name.endswith("-first") else f"{name}-first"
+            begun = {"teacher-2": "teacher-1", "student": "student-first"}.get(name)
         assert source == (str(tmp_path / begun) if begun else None)
+
+
+def test_the_teachers_rate_falls_over_its_pieces(tmp_path: Path) -> None:
+    for name in ("first-1", "first-2"):
+        (tmp_path / name).mkdir()
+    run = printed("builtin.sh", tmp_path, "teacher=1", "teacher=2", "teacher=3", PIECES="3", PYTHON="false")
+    trainings = [settings_of(words).train for words in run]
+    rates = [(one.learning_rate, one.final_learning_rate) for one in trainings]
+    assert rates == [
+        (3.5e-3, pytest.approx(7e-3 / 3, rel=1e-4)),
+        (rates[0][1], pytest.approx(3.5e-3 / 3, rel=1e-4)),
+        (rates[1][1], 1e-5),
+    ]
+    assert [one.warmup for one in trainings] == [300, 60, 60]
+    assert [Path(words[1]).name for words in run] == ["first-1", "first-2", "first-2"]  # the newest there is
+    assert {one.validate_every for one in trainings} == {18}
+
+
+def test_the_teacher_learns_from_all_text_and_translates_back_for_its_next_piece(tmp_path: Path) -> None:
+    run = commands("builtin.sh", tmp_path)
+    writers = {Path(words[words.index("--out") + 1]).name: words[1] for words in run if words[0] == "distill"}
+    assert writers["mono-back-2"] == str(tmp_path / "teacher-1")
+    assert writers["mono-distilled"] == str(tmp_path / "teacher-2")
+    assert "builtin_model" in writers["mono-back-1"]
+    joined = [[Path(part).name for part in words[1:]] for words in run if words[0].endswith("join.py")]
+    whole = ["corpus", "everyday", "from-en:forward", "from-de:backward"]
+    assert joined == [
+        ["first-1", *whole, "mono-back-1:turned"], ["first-2", *whole, "mono-back-2:turned"],
+        ["second", "sources-distilled", "mono-distilled", "everyday"],
+    ]  # fmt: skip
+
+
+def test_pieces_of_the_teacher_are_compared_on_all_validation_text(tmp_path: Path) -> None:
+    for name in ("teacher-1", "teacher-2"):
+        (tmp_path / name).mkdir()
+    run = printed("builtin.sh", tmp_path, "validate")
+    assert [Path(words[words.index("--out") + 1]).name for words in run] == ["en-de", "de-en"]
+    for words, to in zip(run, ("de", "en"), strict=True):
+        tests = dict(b.split("=") for a, b in itertools.pairwise(words) if a == "--test")
+        assert [*tests] == ["ende200k-valid", "ende2-valid", "tests-tst2013", "tests-news-valid"]
+        assert tests["tests-news-valid"].endswith(f"DATA/tests/news-valid.{to}")
+        assert systems_of(words) == {"teacher-1": {}, "teacher-2": {}}
+        assert [parse_system(b).target for a, b in itertools.pairwise(words) if a == "--system"] == [to, to]
 
 
 def test_students_train_side_by_side_and_a_failure_is_told(tmp_path: Path) -> None:
@@ -381,7 +425,7 @@ def test_tiny_is_measured_beside_its_equal(tmp_path: Path) -> None:
 
 
 def test_tiny_does_not_take_the_built_in_models_folders_for_its_own(tmp_path: Path) -> None:
-    (tmp_path / "teacher-first").mkdir()
+    (tmp_path / "teacher-1").mkdir()
     with pytest.raises(subprocess.CalledProcessError) as refused:
         commands("tiny.sh", tmp_path)
     assert "take another folder" in refused.value.stderr
@@ -407,12 +451,14 @@ def test_going_on_differs_in_the_loss_alone(tmp_path: Path, monkeypatch: pytest.
 def made(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.syspath_prepend(RECIPES / "builtin")
     yield
-    for name in ("phrases", "roughen", "clean", "join", "losses", "pairs", "sources", "vmap"):
+    for name in ("dictionary", "phrases", "travel", "roughen", "join", "losses", "pairs", "sources", "vmap"):
         sys.modules.pop(name, None)
 
 
 @pytest.mark.usefixtures("made")
-@pytest.mark.parametrize("name", ["card", "clean", "join", "losses", "pairs", "phrases", "roughen", "sources"])
+@pytest.mark.parametrize(
+    "name", ["card", "dictionary", "join", "losses", "pairs", "phrases", "roughen", "sources", "travel"]
+)
 def test_examples_of_the_recipe_are_true(name: str) -> None:
     results = doctest.testmod(importlib.import_module(name))
     assert results.attempted
@@ -537,6 +583,16 @@ def test_pairs_are_taken_as_often_as_their_origin_weighs(tmp_path: Path) -> None
     assert sum(origin == "often" for *_, origin in taken) == 400
     assert 30 < sum(origin == "rare" for *_, origin in taken) < 70
     assert not [pair for pair in taken if pair[2] == "closed"]
+
+
+@pytest.mark.usefixtures("made")
+def test_written_text_is_an_origin_of_its_own(tmp_path: Path) -> None:
+    pairs = importlib.import_module("pairs")
+    (tmp_path / "b.tsv").write_text("# phone\nWho is calling?\tWer ist da?\n", encoding="utf-8")
+    (tmp_path / "a.tsv").write_text("It is raining.\tEs regnet.\n", encoding="utf-8")
+    one, other = ("It is raining.", "Es regnet.", "written"), ("Who is calling?", "Wer ist da?", "written")
+    assert list(pairs.chosen([tmp_path], {"written": 2})) == [one, one, other, other]
+    assert not list(pairs.chosen([tmp_path], {"chat": 1}))
 
 
 def test_neighbours_stand_in_one_table_with_their_speedups(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -682,7 +738,24 @@ def test_monolingual_text_is_translated_once_and_back_translation_ends_in_a_pers
     asked = [mono.tokenizer.pieces(mono.train.src[i].tolist())[0] for i in range(len(mono.train))]
     assert (asked.count("<2de>"), asked.count("<2en>")) == (9, 1)  # into the other language
 
+    travel = importlib.import_module("travel")
+    for name in ("corpus", "mono"):
+        travel.pack(tmp_path / name, tmp_path / "packed" / name)
+        travel.unpack(tmp_path / "packed" / name, tmp_path / "restored" / name)
+        own, restored = (open_corpus(folder / name) for folder in (tmp_path, tmp_path / "restored"))
+        assert restored.fingerprint == own.fingerprint
+        assert restored.train.tgt.ids.tolist() == own.train.tgt.ids.tolist()
+        assert restored.valid_src == own.valid_src
+    assert not (tmp_path / "packed/mono/train.tgt.xz").exists()
+    assert (tmp_path / "packed/corpus/train.tgt.xz").exists()
+
     join.join(tmp_path / "first", [str(tmp_path / "corpus"), f"{tmp_path / 'mono'}:turned"])
+    with pytest.raises(UserError, match="cannot be packed"):
+        travel.pack(tmp_path / "first", tmp_path / "packed/first")
+    manifest = tmp_path / "packed/mono/corpus.json"
+    manifest.write_text(manifest.read_text().replace(mono.fingerprint, "another"))
+    with pytest.raises(UserError, match="damaged"):
+        travel.unpack(tmp_path / "packed/mono", tmp_path / "restored/again")
     first = open_corpus(tmp_path / "first").train
     assert len(first) == 18 + 10
     tags = {tag: mono.tokenizer.encode([""], tag)[0][0] for tag in ("<2de>", "<2en>")}
