@@ -66,7 +66,9 @@ void Decoder::begin(Batch batch) {
 
 size_t Decoder::advance(int steps) {
   for (fill(); steps && !active_.empty(); --steps) step(), fill();
-  return active_.size() + encoded_.size();
+  const size_t left = active_.size() + encoded_.size();
+  if (!left) batch_.sentences.clear(), next_ = 0;  // the caller keeps them, and what they hold
+  return left;
 }
 
 int Decoder::active_rows() const {

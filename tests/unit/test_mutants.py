@@ -2,14 +2,14 @@
 
 from pathlib import Path
 
-from tests.mutants import FAULTS, ROOT, Fault
+from tests.mutants import FAULTS, ROOT, Fault, is_cpp
 
 
 def problems(one: Fault) -> list[str]:
     """Say why a fault cannot be put in, or why no test would notice it."""
     found = []
     for edit in one.edits:
-        path = ROOT / "src/recoversat" / edit.file
+        path = (ROOT if is_cpp(edit.file) else ROOT / "src/recoversat") / edit.file
         if (times := path.read_text(encoding="utf-8").count(edit.old) if path.is_file() else 0) != 1:
             found.append(f"{one.name}: in {edit.file} {times} times: {edit.old}")
     tests = [Path(test.partition("::")[0]) for test in one.tests.split()]
