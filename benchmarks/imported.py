@@ -77,7 +77,7 @@ def compare(model: Path, found: dict[str, Any], references: list[str] | None, gr
         "sources read as the same pieces",
         [tokenizer.pieces(s) == one["source"] for s, one in zip(sources, all_of, strict=True)],
     )
-    options = Options(length_penalty=config.decode.length_penalty, limits=np.full(number, 200))
+    options = Options(config.decode.extra_steps, config.decode.length_penalty)
     of_piece = {piece: i for i, piece in enumerate(tokenizer.pieces(range(tokenizer.size)))}
     given = [[of_piece[piece] for piece in one["beam"]][:-1] for one in all_of]
     known = [i for i, ids in enumerate(given) if UNK not in ids]
@@ -85,10 +85,10 @@ def compare(model: Path, found: dict[str, Any], references: list[str] | None, gr
     scores: list[float] = []
     for at in range(0, number, _BATCH):
         part = slice(at, at + _BATCH)
-        some, here = sources[part], options.of(list(range(number))[part])
+        some = sources[part]
         for name, written in (
-            ("greedy", engine.decode(some, np.ones(len(some), np.int64), here)),
-            ("beam", engine.search(some, BEAM, here)),
+            ("greedy", engine.decode(some, np.ones(len(some), np.int64), options)),
+            ("beam", engine.search(some, BEAM, options)),
         ):
             ours[name] += [one.segments[0] for one in written]
         scores += [sum(one.log_probs[0]) for one in engine.score(list(zip(some, given[part], strict=True)))]

@@ -20,7 +20,14 @@ from recoversat.engines.engine import Engine, Options
 from recoversat.engines.loading import ComputeType, EngineOptions, load_engine
 from recoversat.errors import UserError
 from recoversat.files.identity import claim
-from recoversat.files.model_folder import WEIGHTS, model_fingerprint, read_config, resolve_model, weights_fingerprint
+from recoversat.files.model_folder import (
+    WEIGHTS,
+    model_fingerprint,
+    origin_of,
+    read_config,
+    resolve_model,
+    weights_fingerprint,
+)
 from recoversat.files.storage import atomic_file, atomic_folder, sweep_partial
 from recoversat.measuring.quality.metrics import corpus_bleu
 from recoversat.pipeline.options import DistillOptions
@@ -71,7 +78,8 @@ def distill(job: DistillOptions, title: str = "distill") -> dict[str, Any]:
         return {}
     while not all(shard.is_done for shard in shards):  # others are at work
         time.sleep(0.5)
-    facts = settings | {"teacher_bleu": _validation_bleu(job, engine, corpus)}
+    _, known = read_config(resolve_model(job.teacher))
+    facts = settings | {"teacher_bleu": _validation_bleu(job, engine, corpus)} | origin_of(known)
     report = _join(job, corpus, shards, facts)
     rate = {"sentences_per_second": round(sentences / seconds, 1)} if sentences else {}
     return report | {"teacher_bleu": facts["teacher_bleu"]} | rate

@@ -19,7 +19,7 @@ from torch import Tensor
 
 from recoversat.config import Config, did_you_mean, parse_config
 from recoversat.errors import UserError
-from recoversat.files.model_folder import write_description
+from recoversat.files.model_folder import LICENCE, ORIGIN, write_description
 from recoversat.files.storage import atomic_folder, read_json, refuse_existing
 from recoversat.model.attention import sinusoids
 from recoversat.model.build import build_model
@@ -67,11 +67,8 @@ def import_marian(
     model = build_model(config.model)
     fill(model, _translated(_read_weights(folder), config, vocabulary, folder), folder)
     licences = sorted(path for pattern in _LICENCES for path in folder.glob(pattern) if path.is_file())
-    name = str(settings.get("_name_or_path") or folder.name)
-    facts = {
-        "imported from": name,
-        "original licence": ", ".join(path.name for path in licences) or "not in the folder",
-    }
+    name = "/".join(Path(str(settings.get("_name_or_path") or folder.name)).parts[-2:])
+    facts = {ORIGIN: name, LICENCE: ", ".join(path.name for path in licences) or "not in the folder"}
     with atomic_folder(out, replace=force) as made:
         write_description(made, config, tokenizer, facts)
         save_weights(model.state_dict(), made)

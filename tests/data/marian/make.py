@@ -39,6 +39,9 @@ def main() -> None:
         model.final_logits_bias[0, 1] = -9.0  # <unk>, which we never write
     model.save_pretrained(FOLDER)
     (FOLDER / "generation_config.json").unlink()
+    config = json.loads((FOLDER / "config.json").read_text(encoding="utf-8"))
+    named = {"_name_or_path": "/tmp/someone/small-marian"} | config  # as published folders have it
+    (FOLDER / "config.json").write_text(json.dumps(named, indent=2) + "\n", encoding="utf-8")
     found = [translated(model, tokenizer, text) for text in SENTENCES]
     noted = {"transformers": transformers.__version__, "most_tokens": MOST_TOKENS, "beam": BEAM, "sentences": found}
     (FOLDER / "golden.json").write_text(json.dumps(noted, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")

@@ -16,6 +16,7 @@ from recoversat.text.tokenizer import vocabulary_fingerprint
 from recoversat.translator import Translator
 
 DATA = Path(__file__).parents[2] / "data"
+ORIGIN = "someone/small-marian"
 QUICK = [
     f"--set=train.{key}={value}"
     for key, value in {
@@ -54,7 +55,9 @@ def test_a_student_of_the_same_shape_starts_from_the_teacher(teacher: Path, text
     said = fit("--teacher", teacher, "--src", text[0], "--out", out, *QUICK)
     assert "train an autoregressive teacher" not in said
     assert "from the teacher's weights" in said
-    config, _ = read_config(out / "model")
+    config, facts = read_config(out / "model")
+    assert (facts["derived from"], facts["original licence"]) == (ORIGIN, "not in the folder")
+    assert ORIGIN in (out / "model" / "README.md").read_text(encoding="utf-8")
     assert (config.model.norm, config.model.max_segments, config.model.decoder_layers) == ("after", 10, 3)
     assert config.data.languages == "en -> de"
     assert vocabulary_fingerprint(out / "model") == vocabulary_fingerprint(teacher)
@@ -73,7 +76,8 @@ def test_a_student_of_another_shape_learns_from_the_text_alone(teacher: Path, te
     small = ["--size", "small", "--set", "model.d_model=16", "--set", "model.d_hidden=16", "--set", "model.n_heads=2"]
     said = fit("--teacher", teacher, "--src", text[0], "--tgt", text[1], "--out", out, *valid, *small, *QUICK)
     assert "from its text alone" in said
-    config, _ = read_config(out / "model")
+    config, facts = read_config(out / "model")
+    assert facts["derived from"] == ORIGIN
     assert (config.model.norm, config.model.output_bias, config.model.encoder_layers) == ("before", False, 3)
     assert vocabulary_fingerprint(out / "model") == vocabulary_fingerprint(teacher)
     systems = {one["system"] for one in json.loads((out / "summary.json").read_text())["systems"]}

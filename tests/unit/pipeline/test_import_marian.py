@@ -133,7 +133,7 @@ def test_a_whole_translator_runs_it(teacher: Path) -> None:
 
 def test_what_is_noted_with_an_imported_model(teacher: Path) -> None:
     config, facts = read_config(teacher)
-    assert facts["imported from"] == "marian"
+    assert facts["derived from"] == "someone/small-marian"
     assert (config.decode.length_penalty, config.train.segment_choices, config.model.max_segments) == (1.0, [1], 1)
     weights = read_weights(teacher)
     assert not weights["embedding.weight"][DEL].any()
