@@ -77,7 +77,8 @@ def compare(model: Path, found: dict[str, Any], references: list[str] | None, gr
         "sources read as the same pieces",
         [tokenizer.pieces(s) == one["source"] for s, one in zip(sources, all_of, strict=True)],
     )
-    options = Options(config.decode.extra_steps, config.decode.length_penalty)
+    decode = config.decode
+    options = Options(decode.extra_steps, decode.length_penalty, decode.beam_rule == "transformers")
     of_piece = {piece: i for i, piece in enumerate(tokenizer.pieces(range(tokenizer.size)))}
     given = [[of_piece[piece] for piece in one["beam"]][:-1] for one in all_of]
     known = [i for i, ids in enumerate(given) if UNK not in ids]

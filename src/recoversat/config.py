@@ -270,6 +270,9 @@ class DecodeConfig(_RepairSwitches):
         4, ge=1, le=100, description="beam size of the teacher in fit; translate and evaluate are told theirs"
     )
     length_penalty: float = Field(0.6, ge=0, description="alpha in ((5 + length) / 6)^alpha")
+    beam_rule: Literal["exact", "transformers"] = Field(
+        "exact", description="search until none can be better; or as transformers does, where scores are / length^alpha"
+    )
     segment_length: float = Field(
         5.0, gt=0, description="with --segments auto: source tokens a segment, which decide K sentence by sentence"
     )

@@ -110,7 +110,7 @@ def _settings(job: DistillOptions, corpus: Corpus) -> dict[str, Any]:
         "length_penalty": config.decode.length_penalty,
         "shard_size": job.shard_size,
         "compute_type": job.compute_type,
-    }
+    } | ({} if config.decode.beam_rule == "exact" else {"beam_rule": config.decode.beam_rule})
 
 
 def _claim_shards(job: DistillOptions, settings: dict[str, Any]) -> None:
@@ -184,7 +184,7 @@ def _writer(job: DistillOptions, engine: Engine) -> Callable[[list[_Ids]], list[
     config, _ = read_config(resolve_model(job.teacher))
     settings = config.decode
     options = Options(
-        settings.extra_steps, settings.length_penalty, scores=job.beam > 1,
+        settings.extra_steps, settings.length_penalty, settings.beam_rule == "transformers", scores=job.beam > 1,
         shortlist=settings.shortlist, verified=settings.verify_shortlist,
     )  # fmt: skip
 

@@ -42,6 +42,7 @@ _FIXED = {
 }  # fmt: skip
 _EQUAL = (("encoder_attention_heads", "decoder_attention_heads"), ("encoder_ffn_dim", "decoder_ffn_dim"))
 _ACTIVATIONS = {"swish": "swish", "silu": "swish", "relu": "relu"}
+_EXTRA_STEPS = 60  # more than ours: Marian's models translate into languages that need many more tokens
 _ALIGNED, _TOLERANCE = 128, 1e-4  # positions that are compared with ours
 
 
@@ -227,7 +228,12 @@ def _config(folder: Path, settings: dict[str, Any], vocabulary: _Vocabulary, lan
             "data": {"src_lang": source, "tgt_lang": target, "vocab_size": max(16, vocabulary.size)},
             "model": model,
             "train": {"segments": 1},
-            "decode": {"length_penalty": search.get("length_penalty", 1.0)},
+            "decode": {
+                "length_penalty": search.get("length_penalty", 1.0),
+                "beam_rule": "transformers",
+                "beam": search.get("num_beams", 4),
+                "extra_steps": _EXTRA_STEPS,
+            },
         }
     )
 

@@ -64,7 +64,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 def options() -> Options:
-    return Options(length_penalty=1.0, limits=np.full(len(TEXTS), GOLDEN["most_tokens"]))
+    return Options(length_penalty=1.0, as_transformers=True, limits=np.full(len(TEXTS), GOLDEN["most_tokens"]))
 
 
 def test_text_is_read_and_spelt_as_transformers_does(teacher: Path) -> None:
@@ -114,6 +114,14 @@ def test_greedy_output_is_that_of_transformers(engine: Engine, teacher: Path) ->
     np.testing.assert_allclose(sums, [one["greedy log-probability"] for one in SENTENCES], atol=2e-3)
 
 
+def test_beam_search_is_that_of_transformers(engine: Engine, teacher: Path) -> None:
+    tokenizer = load_tokenizer(teacher)
+    got = engine.search(tokenizer.encode(TEXTS), GOLDEN["beam"], options())
+    assert [tokenizer.pieces(one.segments[0]) for one in got] == [one["beam"] for one in SENTENCES]
+    sums = [sum(one.log_probs[0]) for one in got]
+    np.testing.assert_allclose(sums, [one["beam log-probability"] for one in SENTENCES], atol=2e-3)
+
+
 def test_what_a_beam_of_transformers_wrote_is_as_likely_here(engine: Engine, teacher: Path) -> None:
     tokenizer = load_tokenizer(teacher)
     known = {piece: index for index, piece in enumerate(tokenizer.pieces(range(tokenizer.size)))}
@@ -134,6 +142,7 @@ def test_a_whole_translator_runs_it(teacher: Path) -> None:
 def test_what_is_noted_with_an_imported_model(teacher: Path) -> None:
     config, facts = read_config(teacher)
     assert facts["derived from"] == "someone/small-marian"
+    assert (config.decode.beam_rule, config.decode.beam) == ("transformers", 4)
     assert (config.decode.length_penalty, config.train.segment_choices, config.model.max_segments) == (1.0, [1], 1)
     weights = read_weights(teacher)
     assert not weights["embedding.weight"][DEL].any()
