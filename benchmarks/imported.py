@@ -10,6 +10,7 @@ models are the same where two searches differ.
 
 import argparse
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -52,7 +53,7 @@ def _pieces(tokenizer: Any, ids: Any) -> list[str]:
     return kept
 
 
-def compare(model: Path, found: dict[str, Any], references: list[str] | None, graphs: bool) -> None:
+def compare(model: Path, found: dict[str, Any], references: list[str] | None, graphs: bool, first: int | None) -> None:
     """Print how many sentences come out the same, and how far log-probabilities lie apart."""
     import numpy as np
     import sacrebleu
@@ -70,7 +71,7 @@ def compare(model: Path, found: dict[str, Any], references: list[str] | None, gr
     assert isinstance(network, Transformer)
     tokenizer, cpu = load_tokenizer(model), torch.device("cpu")
     engine = GraphEngine(network, cpu, torch.float32) if graphs else TorchEngine(network, cpu)
-    all_of = found["sentences"]
+    all_of = found["sentences"][:first]
     sources = tokenizer.encode([one["text"] for one in all_of])
     number = len(all_of)
     _tell(
@@ -82,17 +83,22 @@ def compare(model: Path, found: dict[str, Any], references: list[str] | None, gr
     of_piece = {piece: i for i, piece in enumerate(tokenizer.pieces(range(tokenizer.size)))}
     given = [[of_piece[piece] for piece in one["beam"]][:-1] for one in all_of]
     known = [i for i, ids in enumerate(given) if UNK not in ids]
-    ours: dict[str, list[list[int]]] = {"greedy": [], "beam": []}
-    scores: list[float] = []
+    ours: dict[str, list[list[int]]] = {name: [[] for _ in sources] for name in ("greedy", "beam")}
+    scores = [0.0] * number
+    order = sorted(range(number), key=lambda i: len(sources[i]))  # little padding
     for at in range(0, number, _BATCH):
-        part = slice(at, at + _BATCH)
-        some = sources[part]
-        for name, written in (
-            ("greedy", engine.decode(some, np.ones(len(some), np.int64), options)),
-            ("beam", engine.search(some, BEAM, options)),
-        ):
-            ours[name] += [one.segments[0] for one in written]
-        scores += [sum(one.log_probs[0]) for one in engine.score(list(zip(some, given[part], strict=True)))]
+        part = order[at : at + _BATCH]
+        some = [sources[i] for i in part]
+        written = {
+            "greedy": engine.decode(some, np.ones(len(some), np.int64), options),
+            "beam": engine.search(some, BEAM, options),
+        }
+        scored = engine.score([(sources[i], given[i]) for i in part])
+        for place, i in enumerate(part):
+            scores[i] = sum(scored[place].log_probs[0])
+            for name in ours:
+                ours[name][i] = written[name][place].segments[0]
+        print(f"{min(at + _BATCH, number)} of {number}", end="\r", file=sys.stderr, flush=True)
     for name in ("greedy", "beam"):
         same = [tokenizer.pieces(ids) == one[name] for ids, one in zip(ours[name], all_of, strict=True)]
         _tell(f"{name}: the same tokens", same)
@@ -120,14 +126,15 @@ def main() -> None:
     parser.add_argument("files", type=Path, nargs="+")
     parser.add_argument("--ref", type=Path)
     parser.add_argument("--graphs", action="store_true", help="the graph engine, without graphs where there is no GPU")
+    parser.add_argument("--first", type=int, help="only so many sentences")
     asked = parser.parse_args()
     if asked.what == "reference":
         sentences, out = asked.files
-        lines = sentences.read_text(encoding="utf-8").splitlines()
+        lines = sentences.read_text(encoding="utf-8").splitlines()[: asked.first]
         out.write_text(json.dumps(reference(asked.folder, lines), ensure_ascii=False, indent=1), encoding="utf-8")
         return
     lines = asked.ref.read_text(encoding="utf-8").splitlines() if asked.ref else None
-    compare(asked.folder, json.loads(asked.files[0].read_text(encoding="utf-8")), lines, asked.graphs)
+    compare(asked.folder, json.loads(asked.files[0].read_text(encoding="utf-8")), lines, asked.graphs, asked.first)
 
 
 if __name__ == "__main__":
