@@ -86,6 +86,14 @@ class ModelConfig(Section):
     attention_dropout: float = Field(0.0, ge=0, lt=1, description="on attention weights")
     activation_dropout: float = Field(0.0, ge=0, lt=1, description="inside the feed-forward layers")
     max_segments: int = Field(10, ge=1, description="segment embeddings the model has: decodes at any K up to this")
+    norm: Literal["before", "after"] = Field(
+        "before", description="layer norms before each sub-layer, or after it and its residual, as Marian's models do"
+    )
+    activation: Literal["relu", "swish"] = Field("relu", description="inside the feed-forward layers")
+    positions: Literal["interleaved", "halves"] = Field(
+        "interleaved", description="sines and cosines of the positional encoding in turn, or all sines first"
+    )
+    output_bias: bool = Field(False, description="add a bias for each token to the logits")
     upsample: int = Field(3, ge=1, description="of 'ctc': places to write for each source token")
     glancing: float = Field(
         0.5, ge=0, le=1, description="of 'ctc': tokens shown to the decoder in training, as a share of its wrong places"
@@ -103,6 +111,22 @@ class ModelConfig(Section):
             raise ValueError(f"n_heads = {self.n_heads} does not divide d_model = {self.d_model}")
         if self.d_model % 2:
             raise ValueError(f"d_model = {self.d_model} must be even (sinusoids come in pairs)")
+        return self
+
+    @property
+    def plain(self) -> bool:
+        """Whether the layers are those that every engine and format knows: not imported from Marian."""
+        return (self.norm, self.activation, self.positions, self.output_bias) == (
+            "before",
+            "relu",
+            "interleaved",
+            False,
+        )
+
+    @model_validator(mode="after")
+    def _neighbours_are_plain(self) -> "ModelConfig":
+        if not self.stepwise and not self.plain:
+            raise ValueError(f"model.kind {self.kind}: leave out norm, activation, positions and output_bias")
         return self
 
 
@@ -246,6 +270,9 @@ class DecodeConfig(_RepairSwitches):
         4, ge=1, le=100, description="beam size of the teacher in fit; translate and evaluate are told theirs"
     )
     length_penalty: float = Field(0.6, ge=0, description="alpha in ((5 + length) / 6)^alpha")
+    beam_rule: Literal["exact", "transformers"] = Field(
+        "exact", description="search until none can be better; or as transformers does, where scores are / length^alpha"
+    )
     segment_length: float = Field(
         5.0, gt=0, description="with --segments auto: source tokens a segment, which decide K sentence by sentence"
     )

@@ -347,7 +347,7 @@ class Translator:
         if len(sources) != len(targets):
             raise UserError(f"score_batch: {len(sources)} sources and {len(targets)} targets; give one for each")
         ids = [ids if text.strip() else [] for text, ids in zip(sources, self.encode(sources), strict=True)]
-        pairs = list(zip(ids, self.tokenizer.encode(targets), strict=True))
+        pairs = list(zip(ids, self.tokenizer.encode_targets(targets), strict=True))
         scored = self.score_ids(pairs, segments=segments, batch_size=batch_size)
         return [
             Translation(source, target, lazy_segments(decoded, self.tokenizer), decoded.steps, list(written))
@@ -370,7 +370,7 @@ class Translator:
 
         def likelihoods(pairs: list[tuple[str, str]]) -> list[Floats]:
             sources, targets = (list(texts) for texts in zip(*pairs, strict=True))
-            ids = list(zip(self.encode(sources), self.tokenizer.encode(targets), strict=True))
+            ids = list(zip(self.encode(sources), self.tokenizer.encode_targets(targets), strict=True))
             scored = self.score_ids(ids, segments=k)
             return [np.array([p for segment in one.log_probs for p in segment[:-1]]) for one in scored]  # without EOS
 

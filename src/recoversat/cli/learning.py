@@ -1,4 +1,4 @@
-"""Verbs that make models: prepare, train, average, distill, fit; and what can be set in them."""
+"""Verbs that make models: prepare, train, average, distill, fit, import; and what can be set in them."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -121,6 +121,30 @@ def fit(asked: options.FitOptions) -> None:
 
     torch_device(asked.device)  # before any work: is torch here, and is the device?
     run_fit(fit_job(asked), force=asked.force, dry_run=asked.dry_run)
+
+
+@app.command("import", epilog="Example: `recoversat import opus-mt-en-fr teacher`")
+def import_(
+    folder: Annotated[Path, typer.Argument(help="Folder of a MarianMT model of Hugging Face, e.g. of OPUS-MT.")],
+    out: Annotated[Path, typer.Argument(help="Model folder to write: an autoregressive teacher.")],
+    source: Annotated[
+        str | None, typer.Option("--from", help="Source language; by default what the folder says.")
+    ] = None,
+    target: Annotated[
+        str | None, typer.Option("--to", help="Target language; by default what the folder says.")
+    ] = None,
+    target_token: Annotated[
+        str | None, typer.Option(help="Of a multilingual model: its token of the target language, e.g. fra.")
+    ] = None,
+    force: options.Force = False,
+) -> None:
+    """Make a teacher of a MarianMT model, such as those of OPUS-MT: it translates, distils and starts students."""
+    from recoversat.pipeline.import_marian import import_marian
+
+    report = import_marian(folder, out, source=source, target=target, target_token=target_token, force=force)
+    for warning in report.warnings:
+        typer.echo(f"warning: {warning}", err=True)
+    typer.echo(report.text, err=True)
 
 
 @app.command(epilog="Example: `recoversat settings train --preset iwslt16`")

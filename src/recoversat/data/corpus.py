@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from recoversat.config import DataConfig
 from recoversat.errors import UserError
 from recoversat.files.storage import fingerprint, lines_of, read_json
-from recoversat.text.tokenizer import Tokenizer, join_subwords, load_tokenizer
+from recoversat.text.tokenizer import FILES, Tokenizer, join_subwords, load_tokenizer
 
 MANIFEST = "corpus.json"
 FORMAT = 1
@@ -133,5 +133,4 @@ def open_corpus(folder: Path) -> Corpus:
 
 def corpus_fingerprint(folder: Path) -> str:
     """Hash the arrays and the tokenizer of a corpus folder."""
-    patterns = ("*.npy", "*.model", "vocabulary.txt")
-    return fingerprint(*sorted(path for pattern in patterns for path in folder.glob(pattern)))
+    return fingerprint(*sorted(path for pattern in ("*.npy", *FILES) for path in folder.glob(pattern)))

@@ -214,7 +214,7 @@ def _encode(
 ) -> Iterator[tuple[list[int], list[int]]]:
     # text of spaces alone is as empty as no text
     src_ids = tokenizer.encode([src if src.strip() else "" for src, _ in block])
-    tgt_ids = tokenizer.encode([tgt if tgt.strip() else "" for _, tgt in block])
+    tgt_ids = tokenizer.encode_targets([tgt if tgt.strip() else "" for _, tgt in block])
     forward, backward = [tokenizer.encode([""], tag)[0] for tag in _tags(config)] or ([], [])
     for text, src, tgt in zip(block, src_ids, tgt_ids, strict=True):
         if chosen.keeps(text, len(src), len(tgt)):

@@ -65,6 +65,45 @@ def beam_search(stepper: Stepper, limits: Ints, beam: int = 4, alpha: float = 0.
         steps[members[~running]] = step
         beams, members = beams.of(running), members[running]
         _reorder(stepper, parents[running], n_places)
+    return _decoded(tree, winners, steps)
+
+
+def search_as_transformers(stepper: Stepper, limits: Ints, beam: int = 4, alpha: float = 1.0) -> list[Decoded]:
+    """Find a translation of each sentence as `generate` of Hugging Face's transformers does.
+
+    W open hypotheses are kept beside those that have ended, whose score is their sum / length^alpha. A sentence ends
+    when W have ended and the best open one, divided by its length so far, is not better than the worst of them.
+    """
+    n, tree = len(limits), _Tree()
+    finished = np.full((n, beam), -np.inf)  # the best scores of hypotheses that have ended, best first
+    winners, steps = np.full(n, _ROOT), np.zeros(n, dtype=np.int64)
+    members = np.arange(n)
+    beams = _Beams(np.zeros((n, 1)), np.full((n, 1), BOS), np.full((n, 1), _ROOT))
+    step = 0
+    while len(members):
+        between_steps()
+        n_places = beams.tokens.size
+        choice = stepper.step(beams.tokens.reshape(-1, 1), beams.is_open.reshape(-1, 1), None, 2 * beam)
+        step += 1
+        beams, parents = _extend(beams, choice, 2 * beam, tree, in_order=False)
+        ended = beams.is_open & ((beams.tokens == EOS) | (step >= limits[members])[:, None])
+        scores = np.where(ended, beams.sums / step**alpha, -np.inf)[:, :beam]  # only what a beam would have kept
+        line, slot = np.arange(len(members)), scores.argmax(axis=1)
+        better = scores[line, slot] > finished[members, 0]
+        winners[members[better]] = beams.nodes[line, slot][better]
+        finished[members] = -np.sort(-np.concatenate([finished[members], scores], axis=1), axis=1)[:, :beam]
+        sums = np.where(ended, -np.inf, beams.sums)
+        kept = np.argsort(-sums, axis=1, kind="stable")[:, :beam]
+        row = line[:, None]
+        beams, parents = _Beams(sums[row, kept], beams.tokens[row, kept], beams.nodes[row, kept]), parents[row, kept]
+        running = beams.is_open[:, 0] & (beams.sums[:, 0] / step**alpha > finished[members, -1])
+        steps[members[~running]] = step
+        beams, members = beams.of(running), members[running]
+        _reorder(stepper, parents[running], n_places)
+    return _decoded(tree, winners, steps)
+
+
+def _decoded(tree: "_Tree", winners: Ints, steps: Ints) -> list[Decoded]:
     paths = zip(tree.paths(winners), steps.tolist(), strict=True)
     return [Decoded([tokens], [log_probs], taken) for (tokens, log_probs), taken in paths]
 
@@ -86,8 +125,11 @@ class _Beams:
         return self if running.all() else _Beams(self.sums[running], self.tokens[running], self.nodes[running])
 
 
-def _extend(beams: _Beams, choice: Choice, beam: int, tree: "_Tree") -> tuple[_Beams, Ints]:
-    """Take the best continuations of each sentence; also say from which place of the stepper each comes."""
+def _extend(beams: _Beams, choice: Choice, beam: int, tree: "_Tree", in_order: bool = True) -> tuple[_Beams, Ints]:
+    """Take the best continuations of each sentence, in the order of their parents or else the best first.
+
+    Also say from which place of the stepper each comes.
+    """
     assert choice.best_tokens is not None
     assert choice.best_log_probs is not None
     n, width = beams.sums.shape
@@ -95,7 +137,8 @@ def _extend(beams: _Beams, choice: Choice, beam: int, tree: "_Tree") -> tuple[_B
     log_probs = choice.best_log_probs.reshape(n, -1).astype(np.float64)  # (B, W * C)
     sums = np.repeat(beams.sums, n_candidates, axis=1) + log_probs
     picked = np.argsort(-sums, axis=1, kind="stable")[:, :beam]  # (B, W)
-    picked.sort(axis=1)  # children in the order of their parents: often nothing moves in the cache
+    if in_order:  # often nothing moves in the cache then
+        picked.sort(axis=1)
     line, parent = np.arange(n)[:, None], picked // n_candidates
     tokens = choice.best_tokens.reshape(n, -1)[line, picked]
     nodes = tree.grow(beams.nodes[line, parent], tokens, log_probs[line, picked])

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from recoversat.decoding.beam import beam_search
+from recoversat.decoding.beam import beam_search, search_as_transformers
 from recoversat.decoding.fixed import FixedStepper
 from recoversat.decoding.segmentwise import Decoded, Forced, decode_segments, max_steps
 from recoversat.decoding.stepping import Bools, Ints, Stepper
@@ -27,6 +27,7 @@ class Options:
 
     extra_steps: int = 20  # a segment may take this many more steps than its share of the source has tokens
     length_penalty: float = 0.6  # of beam search
+    as_transformers: bool = False  # beam search ends and scores as that of Hugging Face does
     forced: Sequence[Forced] | None = None  # tokens that must be written, a sentence each
     top_tokens: int = 0  # how many of the best tokens are noted beside each that was chosen
     scores: bool = True  # without them an engine may leave out log-probabilities
@@ -145,7 +146,8 @@ class StepEngine(Engine):
     def search(self, sources: Sources, beam: int, options: Options = Options()) -> list[Decoded]:
         ones = np.ones(len(sources), dtype=np.int64)
         stepper, limits = self._begin(sources, ones, options), options.most_steps(sources, ones)
-        return beam_search(stepper, limits, beam, options.length_penalty)
+        search = search_as_transformers if options.as_transformers else beam_search
+        return search(stepper, limits, beam, options.length_penalty)
 
     def score(self, pairs: Sequence[Pair], n_segments: int = 1) -> list[Decoded]:
         """Force every token, one step after the other; engines that can run all rows at once override this."""

@@ -138,6 +138,8 @@ def validation_text(model: Path, corpus: Path | None, files: TextPairs | None) -
 def load_original(model: Path) -> Original:
     folder = resolve_model(model)
     config, _ = read_config(folder)
+    if not config.model.plain:
+        raise UserError(f"{model}: imported layers (post-norm, swish) cannot be exported; train a student with --size")
     network, _ = load_model(folder)
     return Original(folder, network.eval(), config, load_tokenizer(folder))
 

@@ -121,8 +121,8 @@ def _encoded(text: Iterable[tuple[str, str]], tokenizer: Tokenizer, data: DataCo
     targets: list[list[int]] = []
     tags = [tokenizer.encode([""], prefix_of(data, into))[0] for _, into in data.directions]
     while chunk := list(islice(lines, _CHUNK)):
-        encoded = [tokenizer.encode([pair[side] for pair in chunk]) for side in (0, 1)]
-        for one, other in zip(*encoded, strict=True):
+        sources_of, targets_of = ([pair[side] for pair in chunk] for side in (0, 1))
+        for one, other in zip(tokenizer.encode(sources_of), tokenizer.encode_targets(targets_of), strict=True):
             if not 0 < min(len(one), len(other)) <= max(len(one), len(other)) <= data.max_tokens:
                 continue
             for tag, src, tgt in zip(tags, (one, other), (other, one), strict=False):

@@ -16,6 +16,7 @@ from recoversat.text.tokenizer import Tokenizer
 CONFIG, WEIGHTS = "config.json", "model.safetensors"
 ONNX = "onnx"  # the folder of graphs, one of each precision in it
 ASSETS = Path(__file__).parents[1] / "assets"  # the models that come with the package
+ORIGIN, LICENCE = "derived from", "original licence"  # facts of an imported model, which its students inherit
 _CARD = "README.md"
 _FORMAT, _NUMBER = "recoversat-", 1  # the number grows when older versions could not read what is written
 
@@ -49,6 +50,11 @@ def read_config(folder: Path) -> tuple[Config, dict[str, Any]]:
         return parse_config(values), facts
     except UserError as error:
         raise (UserError(f"{newer}\n{error}") if _is_newer(writer) else error) from None
+
+
+def origin_of(facts: dict[str, Any]) -> dict[str, Any]:
+    """Return what a model that learns from this one says of its origin; nothing, unless it was imported."""
+    return {key: facts[key] for key in (ORIGIN, LICENCE) if key in facts}
 
 
 def _is_newer(version: str) -> bool:

@@ -54,7 +54,7 @@ class Draft:
 
     def saying(self, text: str) -> "Draft":
         """Say something else than the segments do."""
-        return replace(self, text=text, ids=self.tokenizer.encode([text.strip()])[0])
+        return replace(self, text=text, ids=self.tokenizer.encode_targets([text.strip()])[0])
 
     def places(self) -> list[Place]:
         """Return where each of `ids` stands in the segments, as long as they spell it."""

@@ -18,9 +18,10 @@ def options_for(request: Request, forced: Sequence[Forced] | None, begins: Bools
     """Tell engines how to write; `begins` (V,) is what a segment may begin with, where not every token may."""
     decode = request.decode
     return Options(
-        decode.extra_steps, decode.length_penalty, forced or None, request.top_tokens,
-        request.scores is True or request.top_tokens > 0, shortlist=decode.shortlist, verified=decode.verify_shortlist,
-        iterations=decode.iterations, lengths=decode.lengths, tolerance=decode.tolerance,
+        decode.extra_steps, decode.length_penalty, decode.beam_rule == "transformers", forced or None,
+        request.top_tokens, request.scores is True or request.top_tokens > 0, shortlist=decode.shortlist,
+        verified=decode.verify_shortlist, iterations=decode.iterations, lengths=decode.lengths,
+        tolerance=decode.tolerance,
         begins=None if forced else begins,  # a caller may force a part of a word
     )  # fmt: skip
 

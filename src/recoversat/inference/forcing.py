@@ -85,9 +85,9 @@ def check_forced(forced: Forced, segments: Sequence[Sequence[int]], where: str) 
 
 
 def _ids_of(text: str, spec: str, tokenizer: Tokenizer) -> list[int]:
-    ids = tokenizer.encode([text])[0]
+    ids = tokenizer.encode_targets([text])[0]
     if UNK in ids or not ids:
-        unknown = [word for word in text.split() if UNK in tokenizer.encode([word])[0]]
+        unknown = [word for word in text.split() if UNK in tokenizer.encode_targets([word])[0]]
         raise UserError(
             f"force {spec!r}: the tokenizer has no piece for {' '.join(unknown) or text!r};"
             " write it in pieces it knows (such as 'cham@@ bers'), or choose another word"

@@ -132,7 +132,7 @@ class ObeyGlossary(Repair):
 
     def _begins(self, segment: int, term: Wanted) -> Forced:
         text = term.target if segment or not term.inflected else term.target[:1].upper() + term.target[1:]
-        return {(segment, at): token for at, token in enumerate(self.translator.tokenizer.encode([text])[0])}
+        return {(segment, at): token for at, token in enumerate(self.translator.tokenizer.encode_targets([text])[0])}
 
     def _judged(self, tried: list[_Attempt]) -> list[float]:
         """Score with K = 1 (or what is nearest to it), given the source and given that with the wished-for words.

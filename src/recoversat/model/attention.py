@@ -59,8 +59,13 @@ class CrossAttention(nn.Module):
         return self.output(attention(query, key, value, allowed, self.dropout if self.training else 0.0))
 
 
-def sinusoids(positions: Tensor, d_model: int) -> Tensor:
-    """Return the paper's positional encoding (Appendix A): sines at even, cosines at odd places."""
+def sinusoids(positions: Tensor, d_model: int, halves: bool = False) -> Tensor:
+    """Return the paper's positional encoding (Appendix A): sines at even, cosines at odd places.
+
+    With `halves` all sines come first, then all cosines, as in Marian.
+    """
     frequencies = 10_000.0 ** (-torch.arange(0, d_model, 2, device=positions.device) / d_model)
     angles = positions.unsqueeze(-1) * frequencies
+    if halves:
+        return torch.cat([angles.sin(), angles.cos()], dim=-1)
     return torch.stack([angles.sin(), angles.cos()], dim=-1).flatten(-2)

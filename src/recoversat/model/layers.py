@@ -1,12 +1,14 @@
-"""Pre-norm encoder and decoder layers.
+"""Encoder and decoder layers, pre-norm unless `norm: after` asks for Marian's post-norm.
 
 B batch, S source, N rows, M cached rows, D model.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F  # noqa: N812
 
 from recoversat.config import ModelConfig
 from recoversat.model.aligned import Linear, pad_heads
@@ -14,32 +16,48 @@ from recoversat.model.attention import CrossAttention, Seen, SelfAttention
 
 
 class FeedForward(nn.Module):
-    """Two linear maps with a ReLU between them."""
+    """Two linear maps with an activation between them."""
 
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
         self.inner = Linear(config.d_model, config.d_hidden)
         self.outer = Linear(config.d_hidden, config.d_model)
         self.dropout = nn.Dropout(config.activation_dropout)
+        self.activate: Callable[[Tensor], Tensor] = F.silu if config.activation == "swish" else torch.relu
 
     def forward(self, x: Tensor) -> Tensor:
-        return self.outer(self.dropout(torch.relu(self.inner(x))))
+        return self.outer(self.dropout(self.activate(self.inner(x))))
 
 
-class EncoderLayer(nn.Module):
-    """Self-attention over the source, then feed-forward."""
+class ResidualLayer(nn.Module):
+    """Sub-layers with residual connections, and where their norms are."""
 
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
+        self.post_norm = config.norm == "after"
+        self.dropout = nn.Dropout(config.dropout)
+
+    def add(self, x: Tensor, norm: nn.LayerNorm, sub_layer: Callable[[Tensor], Tensor]) -> Tensor:
+        """Return x and what a sub-layer makes of it, normalised before or after."""
+        if self.post_norm:
+            out: Tensor = norm(x + self.dropout(sub_layer(x)))
+            return out
+        return x + self.dropout(sub_layer(norm(x)))
+
+
+class EncoderLayer(ResidualLayer):
+    """Self-attention over the source, then feed-forward."""
+
+    def __init__(self, config: ModelConfig) -> None:
+        super().__init__(config)
         self.attention_norm = nn.LayerNorm(config.d_model)
         self.self_attention = SelfAttention(config.d_model, config.n_heads, config.attention_dropout)
         self.feed_forward_norm = nn.LayerNorm(config.d_model)
         self.feed_forward = FeedForward(config)
-        self.dropout = nn.Dropout(config.dropout)
 
     def forward(self, x: Tensor, allowed: Seen) -> Tensor:
-        x = x + self.dropout(self.self_attention(self.attention_norm(x), allowed))
-        return x + self.dropout(self.feed_forward(self.feed_forward_norm(x)))
+        x = self.add(x, self.attention_norm, lambda rows: self.self_attention(rows, allowed))
+        return self.add(x, self.feed_forward_norm, self.feed_forward)
 
 
 @dataclass
@@ -68,18 +86,17 @@ class LayerCache:
             self.memory_key, self.memory_value = self.memory_key[which], self.memory_value[which]
 
 
-class DecoderLayer(nn.Module):
+class DecoderLayer(ResidualLayer):
     """Self-attention over visible rows, attention to the source, feed-forward."""
 
     def __init__(self, config: ModelConfig) -> None:
-        super().__init__()
+        super().__init__(config)
         self.attention_norm = nn.LayerNorm(config.d_model)
         self.self_attention = SelfAttention(config.d_model, config.n_heads, config.attention_dropout)
         self.cross_norm = nn.LayerNorm(config.d_model)
         self.cross_attention = CrossAttention(config.d_model, config.n_heads, config.attention_dropout)
         self.feed_forward_norm = nn.LayerNorm(config.d_model)
         self.feed_forward = FeedForward(config)
-        self.dropout = nn.Dropout(config.dropout)
 
     def forward(self, x: Tensor, allowed: Seen, memory: Tensor, memory_allowed: Seen) -> Tensor:
         """Run all rows at once, as in training."""
@@ -87,7 +104,7 @@ class DecoderLayer(nn.Module):
 
     def run_projected(self, x: Tensor, allowed: Seen, key: Tensor, value: Tensor, memory_allowed: Seen) -> Tensor:
         """Run all rows at once over a source that was projected before."""
-        x = x + self.dropout(self.self_attention(self.attention_norm(x), allowed))
+        x = self.add(x, self.attention_norm, lambda rows: self.self_attention(rows, allowed))
         return self._after_self_attention(x, key, value, memory_allowed)
 
     def start_cache(self, memory: Tensor, room: int) -> LayerCache:
@@ -98,11 +115,14 @@ class DecoderLayer(nn.Module):
 
     def step(self, x: Tensor, at: int, allowed: Tensor, memory_allowed: Tensor, cache: LayerCache) -> Tensor:
         """Run only the rows of the newest step; earlier ones come from the cache."""
-        query, key, value = self.self_attention.project(self.attention_norm(x))
-        key, value = cache.write(at, key, value)
-        x = x + self.self_attention.attend(query, key, value, allowed)
+
+        def attend(rows: Tensor) -> Tensor:
+            query, key, value = self.self_attention.project(rows)
+            return self.self_attention.attend(query, *cache.write(at, key, value), allowed)
+
+        x = self.add(x, self.attention_norm, attend)
         return self._after_self_attention(x, cache.memory_key, cache.memory_value, memory_allowed)
 
     def _after_self_attention(self, x: Tensor, key: Tensor, value: Tensor, memory_allowed: Seen) -> Tensor:
-        x = x + self.dropout(self.cross_attention(self.cross_norm(x), key, value, memory_allowed))
-        return x + self.dropout(self.feed_forward(self.feed_forward_norm(x)))
+        x = self.add(x, self.cross_norm, lambda rows: self.cross_attention(rows, key, value, memory_allowed))
+        return self.add(x, self.feed_forward_norm, self.feed_forward)

@@ -20,12 +20,12 @@ Layer = TypeVar("Layer", bound=nn.Module)
 
 
 class Stack(nn.Module, Generic[Layer]):
-    """Layers of one kind with a final norm."""
+    """Layers of one kind with a final norm, unless each ends with its own."""
 
     def __init__(self, kind: type[Layer], n_layers: int, config: ModelConfig) -> None:
         super().__init__()
         self.layers = nn.ModuleList(kind(config) for _ in range(n_layers))
-        self.norm = nn.LayerNorm(config.d_model)
+        self.norm = nn.Identity() if config.norm == "after" else nn.LayerNorm(config.d_model)
 
     @property
     def stack(self) -> list[Layer]:
@@ -75,6 +75,7 @@ class Transformer(nn.Module):
         self.dropout = nn.Dropout(config.dropout)
         self.encoder = Stack(EncoderLayer, config.encoder_layers, config)
         self.decoder = Stack(DecoderLayer, config.decoder_layers, config)
+        self.output_bias = nn.Parameter(torch.zeros(config.vocab_size)) if config.output_bias else None  # (V,)
         self.apply(initialise)
 
     def encode(self, tokens: Tensor, positions: Tensor, sentence: Tensor) -> Tensor:
@@ -99,8 +100,8 @@ class Transformer(nn.Module):
         return self.decode(tokens, steps, segments, sentence, memory, src_sentence)
 
     def logits(self, hidden: Tensor) -> Tensor:
-        """(B, N, D) -> (B, N, V), with the shared embedding and no bias."""
-        return F.linear(hidden, self.embedding.weight)
+        """(B, N, D) -> (B, N, V), with the shared embedding."""
+        return F.linear(hidden, self.embedding.weight, self.output_bias)
 
     def start(self, memory: Tensor, src_sentence: Tensor, n_segments: int, room_steps: int = 8) -> DecoderCache:
         """Begin decoding: project the source for every layer, no rows yet."""
@@ -141,7 +142,8 @@ class Transformer(nn.Module):
         return self.embedding(tokens) * self.config.d_model**0.5
 
     def _positions(self, positions: Tensor) -> Tensor:
-        return sinusoids(positions, self.config.d_model).to(self.embedding.weight.dtype)
+        halves = self.config.positions == "halves"
+        return sinusoids(positions, self.config.d_model, halves).to(self.embedding.weight.dtype)
 
     def _embed_rows(self, tokens: Tensor, steps: Tensor, segments: Tensor) -> Tensor:
         position = self._positions(steps) + self.segment_embedding(segments)

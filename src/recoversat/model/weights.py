@@ -6,14 +6,15 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
-from recoversat.config import Config
+from recoversat.config import Config, ModelConfig
 from recoversat.errors import UserError
 from recoversat.files.int8 import INT8
 from recoversat.files.model_folder import WEIGHTS, is_int8_alone, read_config
 from recoversat.model.build import Model, build_model
 from recoversat.model.exported import exported_weights
 
-_SEGMENTS = "segment_embedding.weight"
+_SEGMENTS, _OUTPUT_BIAS = "segment_embedding.weight", "output_bias"
+_STYLE = ("norm", "activation", "positions", "output_bias")  # settings of a model that its weights do not show
 
 
 def save_weights(weights: dict[str, Tensor], folder: Path, name: str = WEIGHTS) -> None:
@@ -56,15 +57,18 @@ def fill(model: nn.Module, weights: dict[str, Tensor], folder: Path) -> None:
     model.load_state_dict(weights)
 
 
-def start_from_teacher(model: nn.Module, teacher: Path, parts: tuple[str, ...]) -> None:
+def start_from_teacher(model: Model, teacher: Path, parts: tuple[str, ...]) -> None:
     """Copy the teacher's encoder and shared embeddings (or other `parts`, by the start of their names).
+
+    A bias of its logits belongs to the embeddings.
 
     Of an exported model, the built-in one say, they are the int8 weights, multiplied out.
 
     A decoder comes with what it knows its segments by: without, a student that goes on from another has lost its K = 1.
     """
+    _check_style(model.config, teacher)
     weights, own = exported_weights(teacher) if is_int8_alone(teacher) else read_weights(teacher), model.state_dict()
-    wanted = [name for name in own if name.startswith(parts)]
+    wanted = [name for name in own if name.startswith((*parts, _OUTPUT_BIAS))]
     for name in wanted:
         if name not in weights:
             raise UserError(f"cannot start from {teacher}: it has no {name}; use the same number of layers")
@@ -75,3 +79,15 @@ def start_from_teacher(model: nn.Module, teacher: Path, parts: tuple[str, ...]) 
     if "decoder." in parts and _SEGMENTS in own and _SEGMENTS in weights:  # as many as both have
         known = weights[_SEGMENTS][: len(own[_SEGMENTS])]
         own[_SEGMENTS][: len(known)] = known
+
+
+def _check_style(own: ModelConfig, teacher: Path) -> None:
+    """Refuse layers that compute something else with the same weights."""
+    config, _ = read_config(teacher)
+    for name in _STYLE:
+        theirs = getattr(config.model, name)
+        if getattr(own, name) != theirs:
+            raise UserError(
+                f"cannot start from {teacher}: its model.{name} is {str(theirs).lower()}, this model's"
+                f" {str(getattr(own, name)).lower()}; add --set model.{name}={str(theirs).lower()}"
+            )

@@ -20,7 +20,14 @@ from recoversat.engines.engine import Engine, Options
 from recoversat.engines.loading import ComputeType, EngineOptions, load_engine
 from recoversat.errors import UserError
 from recoversat.files.identity import claim
-from recoversat.files.model_folder import WEIGHTS, model_fingerprint, read_config, resolve_model, weights_fingerprint
+from recoversat.files.model_folder import (
+    WEIGHTS,
+    model_fingerprint,
+    origin_of,
+    read_config,
+    resolve_model,
+    weights_fingerprint,
+)
 from recoversat.files.storage import atomic_file, atomic_folder, sweep_partial
 from recoversat.measuring.quality.metrics import corpus_bleu
 from recoversat.pipeline.options import DistillOptions
@@ -71,7 +78,8 @@ def distill(job: DistillOptions, title: str = "distill") -> dict[str, Any]:
         return {}
     while not all(shard.is_done for shard in shards):  # others are at work
         time.sleep(0.5)
-    facts = settings | {"teacher_bleu": _validation_bleu(job, engine, corpus)}
+    _, known = read_config(resolve_model(job.teacher))
+    facts = settings | {"teacher_bleu": _validation_bleu(job, engine, corpus)} | origin_of(known)
     report = _join(job, corpus, shards, facts)
     rate = {"sentences_per_second": round(sentences / seconds, 1)} if sentences else {}
     return report | {"teacher_bleu": facts["teacher_bleu"]} | rate
@@ -102,7 +110,7 @@ def _settings(job: DistillOptions, corpus: Corpus) -> dict[str, Any]:
         "length_penalty": config.decode.length_penalty,
         "shard_size": job.shard_size,
         "compute_type": job.compute_type,
-    }
+    } | ({} if config.decode.beam_rule == "exact" else {"beam_rule": config.decode.beam_rule})
 
 
 def _claim_shards(job: DistillOptions, settings: dict[str, Any]) -> None:
@@ -176,7 +184,7 @@ def _writer(job: DistillOptions, engine: Engine) -> Callable[[list[_Ids]], list[
     config, _ = read_config(resolve_model(job.teacher))
     settings = config.decode
     options = Options(
-        settings.extra_steps, settings.length_penalty, scores=job.beam > 1,
+        settings.extra_steps, settings.length_penalty, settings.beam_rule == "transformers", scores=job.beam > 1,
         shortlist=settings.shortlist, verified=settings.verify_shortlist,
     )  # fmt: skip
 

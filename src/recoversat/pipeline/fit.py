@@ -71,26 +71,20 @@ def _run(job: FitJob, stages: list[Stage]) -> None:
 
 def _stages(job: FitJob) -> list[Stage]:
     out = job.out
-    teacher, student = job.teacher.train, job.student.train
+    student, start_from = job.student.train, None if job.from_text_alone else out / "teacher-model"
+    start = f"from the teacher's {'weights' if job.with_decoder else 'encoder'}"
     measured = "BLEU, chrF, TER, Rep, Mis, Step of teacher and student, learning curves, examples"
     return [
         Stage("corpus", f"tokenise and filter into {out / 'corpus'}", out / "corpus", lambda t: _prepare(job, t)),
-        Stage(
-            "teacher",
-            f"train an autoregressive teacher, {teacher.steps:,} updates of {teacher.batch_tokens:,} tokens",
-            checkpoint_folder(out / "teacher", teacher.steps),
-            lambda t: _train(job, t, job.teacher, "corpus", "teacher", None),
-        ),
-        Stage("teacher model", "average its last checkpoints; keep what validates best", out / "teacher-model",
-              lambda t: _choose_model(job, "teacher", "corpus")),
+        *_teacher_stages(job),
         Stage("distill", f"translate the training text, beam {job.beam}", out / "distilled",
               lambda t: _distill(job, t)),
         Stage(
             "student",
             f"train RecoverSAT, K = {student.segments}, {student.steps:,} updates of {student.batch_tokens:,} tokens,"
-            f" from the teacher's {'weights' if job.with_decoder else 'encoder'}",
+            f" {'from its text alone' if job.from_text_alone else start}",
             checkpoint_folder(out / "student", student.steps),
-            lambda t: _train(job, t, job.student, "distilled", "student", out / "teacher-model"),
+            lambda t: _train(job, t, job.student, "distilled", "student", start_from),
         ),
         Stage("model", "average its last checkpoints; keep what validates best", out / "model",
               lambda t: _choose_model(job, "student", "distilled")),
@@ -99,10 +93,34 @@ def _stages(job: FitJob) -> list[Stage]:
     ]  # fmt: skip
 
 
+def _teacher_stages(job: FitJob) -> list[Stage]:
+    """Train a teacher, or take the one that is given."""
+    if job.given:
+        return [Stage("teacher model", f"copy {job.given}", job.out / "teacher-model", lambda t: _copy_teacher(job))]
+    train = job.teacher.train
+    return [
+        Stage(
+            "teacher",
+            f"train an autoregressive teacher, {train.steps:,} updates of {train.batch_tokens:,} tokens",
+            checkpoint_folder(job.out / "teacher", train.steps),
+            lambda t: _train(job, t, job.teacher, "corpus", "teacher", None),
+        ),
+        Stage("teacher model", "average its last checkpoints; keep what validates best", job.out / "teacher-model",
+              lambda t: _choose_model(job, "teacher", "corpus")),
+    ]  # fmt: skip
+
+
+def _copy_teacher(job: FitJob) -> None:
+    assert job.given
+    with atomic_folder(job.out / "teacher-model") as folder:
+        shutil.copytree(job.given, folder, dirs_exist_ok=True)
+
+
 def _prepare(job: FitJob, title: str) -> None:
     report = prepare(
-        job.pairs, job.out / "corpus", job.student.data, valid=job.valid, hold_out=job.hold_out, title=title
-    )
+        job.pairs, job.out / "corpus", job.student.data, valid=job.valid, hold_out=job.hold_out,
+        tokenizer_from=job.given, title=title,
+    )  # fmt: skip
     job.say(report.as_text())
 
 
@@ -185,7 +203,7 @@ def _report(job: FitJob) -> None:
     systems += [SystemSpec(f"RecoverSAT K={k}", model, segments=k) for k in choices]
     plan = EvaluationPlan(at_system=f"AT beam {job.beam}", baseline=f"AT beam {job.beam}")
     title = f"fit, {job.student.data.languages}"
-    curves = {name: read_learning_curve(out / name) for name in ("teacher", "student")}
+    curves = {name: read_learning_curve(out / name) for name in ("teacher", "student") if (out / name).is_dir()}
     request = Request(systems, tests, out / "report", plan, device=job.device, title=title, curves=curves)
     shown = [f"AT beam {job.beam}", f"RecoverSAT K={max(choices)}"]  # teacher and student
     evaluated = run_evaluation(request, lambda results, sets: [examples_table(sets[-1], results, shown)])

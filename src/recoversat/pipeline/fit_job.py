@@ -18,6 +18,7 @@ from recoversat.config import PAPER_PRESETS, Config, ModelConfig, load_config, p
 from recoversat.data.prepare import TextPairs, optional_pairs
 from recoversat.errors import UserError
 from recoversat.files.identity import check_record, claim
+from recoversat.files.model_folder import model_fingerprint, read_config, resolve_model
 from recoversat.files.storage import fingerprint, make_empty, unpacked_name
 from recoversat.pipeline.options import FitOptions
 from recoversat.training.run_folder import EXTENSIBLE, HARMLESS, extension
@@ -28,6 +29,7 @@ _MAY_CHANGE = [f"{name} {key}" for name in ("teacher", "student") for key in EXT
 Say = Callable[[str], None]
 # Whatever the size: what a reader wants. The paper repairs nothing, so its presets do not either.
 _DECODE = {"join_overlaps": True, "never_empty": True, "cut_loops": True}
+_UNSPACED = ("zh", "cmn", "yue", "ja", "jap", "jpn", "th", "tha", "lo", "km", "my")  # written without spaces
 _LETTERS = 12  # of a word, with the space after it: more have only languages that are written without spaces
 
 
@@ -44,6 +46,8 @@ class FitJob:
     device: str = "auto"
     say: Say = print
     with_decoder: bool = True  # False: start the student as the paper does; its decoder then needs many more updates
+    given: Path | None = None  # the teacher, where none is trained
+    from_text_alone: bool = False  # the student has another shape than its teacher, and starts from nothing
 
 
 def looked_at(pairs: Iterable[tuple[str, str]]) -> tuple[int, bool]:
@@ -83,17 +87,18 @@ def fit_job(asked: FitOptions) -> FitJob:
     A preset of the paper is its recipe throughout: the student takes only the teacher's encoder and embeddings
     (unless `encoder_only` says otherwise), and nothing it writes is repaired.
     """
+    if asked.teacher:
+        return _job_of_given_teacher(asked, asked.teacher)
+    if asked.size or not asked.tgt:
+        raise UserError("--size is for --teacher" if asked.size else "give --tgt, or --teacher with a model to distil")
     segments, config, preset, overrides = asked.segments, asked.config, asked.preset, asked.settings or []
     pairs, valid = TextPairs(asked.src, asked.tgt), optional_pairs(asked.valid_src, asked.valid_tgt, "--valid")
-    if segments and any(one.startswith("train.segments=") for one in overrides):
-        raise UserError("K is named twice, by --segments and by --set train.segments: leave one of them out")
+    k = _segments_settings(segments, overrides)
     n_pairs, spaced = looked_at(pairs)
     as_in_the_paper = preset_name(config, preset) in PAPER_PRESETS
     base = {} if as_in_the_paper else {"decode": _DECODE} if config or preset else settings_for(n_pairs, spaced)
     suffixes = [unpacked_name(path).name.rpartition(".")[2] for path in (asked.src, asked.tgt)]
     base = base | {"data": base.get("data", {}) | dict(zip(("src_lang", "tgt_lang"), suffixes, strict=True))}
-    k = [f"train.segments={segments}"] if segments else []
-    k += [f"model.max_segments={segments}"] if segments and segments > ModelConfig().max_segments else []
 
     def settled(*more: str) -> Config:
         chosen = load_config(config, preset, [*k, *overrides, *more], base)
@@ -112,10 +117,54 @@ def fit_job(asked: FitOptions) -> FitJob:
     )  # fmt: skip
 
 
+def _segments_settings(segments: int | None, overrides: list[str]) -> list[str]:
+    """Return the settings that --segments stands for."""
+    if segments and any(one.startswith("train.segments=") for one in overrides):
+        raise UserError("K is named twice, by --segments and by --set train.segments: leave one of them out")
+    k = [f"train.segments={segments}"] if segments else []
+    return k + ([f"model.max_segments={segments}"] if segments and segments > ModelConfig().max_segments else [])
+
+
+def _job_of_given_teacher(asked: FitOptions, given: Path) -> FitJob:
+    """Settle the same where the teacher is there: the student has its shape and vocabulary, or a preset's shape.
+
+    Without --tgt the source text stands in for the target, which distilling replaces.
+    """
+    folder = resolve_model(given)
+    teacher, _ = read_config(folder)
+    if asked.teacher_set or asked.preset or asked.config:
+        raise UserError(
+            "--teacher brings its settings: leave out --teacher-set, --preset and --config; see --size, --set"
+        )
+    if not asked.tgt and teacher.data.both_directions:
+        raise UserError(f"{given} translates {teacher.data.languages}: give text of both languages, --src and --tgt")
+    overrides = [*_segments_settings(asked.segments, asked.settings or []), *(asked.settings or [])]
+    pairs = TextPairs(asked.src, asked.tgt or asked.src)
+    valid = optional_pairs(asked.valid_src, asked.valid_tgt, "--valid")
+    n_pairs, spaced = looked_at(pairs)
+    base = settings_for(n_pairs, spaced and teacher.data.tgt_lang not in _UNSPACED)
+    if not asked.size:
+        base |= {"model": teacher.model.model_dump(exclude={"max_segments", "vocab_size"})}
+    base |= {"data": teacher.data.model_dump()}
+    chosen = load_config(None, asked.size, overrides, base)
+    vocabulary = {"data": chosen.data.model_copy(update={"vocab_size": teacher.data.vocab_size})}
+    student = with_rhythm(chosen.model_copy(update=vocabulary), load_config(None, asked.size, None, base))
+    return FitJob(
+        pairs, asked.out, student, teacher, valid, optional_pairs(asked.test_src, asked.test_tgt, "--test"),
+        hold_out=0 if valid or not asked.tgt else min(1000, n_pairs // HELD_OUT),
+        beam=student.decode.beam,
+        device=asked.device,
+        say=lambda text: print(text, file=sys.stderr),
+        with_decoder=not asked.encoder_only,
+        given=folder,
+        from_text_alone=asked.size is not None,
+    )  # fmt: skip
+
+
 def check_settings(job: FitJob) -> None:
     """Find out before the first training that distilling, or the last training, could not follow it."""
     student, teacher = job.student, job.teacher
-    for name in ("d_model", "d_hidden", "n_heads", "encoder_layers"):
+    for name in () if job.from_text_alone else ("d_model", "d_hidden", "n_heads", "encoder_layers"):
         own, other = getattr(student.model, name), getattr(teacher.model, name)
         if own != other:
             raise UserError(
@@ -181,7 +230,7 @@ def _check_room(job: FitJob, force: bool) -> None:
     """Refuse to begin what the disk cannot hold: checkpoints above all, each of weights and two moments of Adam."""
     if (job.out / "summary.json").exists() and not force:
         return
-    needed = sum(_bytes_of_run(config) for config in (job.teacher, job.student))
+    needed = sum(_bytes_of_run(config) for config in ([] if job.given else [job.teacher]) + [job.student])
     taken = sum(path.stat().st_size for path in job.out.rglob("*") if path.is_file())
     free = shutil.disk_usage(_existing(job.out)).free
     if needed - taken > free:
@@ -234,6 +283,8 @@ def _refusal(job: FitJob) -> str:
 
 def _identity(job: FitJob) -> dict[str, Any]:
     identity: dict[str, Any] = {"hold_out": job.hold_out, "beam": job.beam, "with decoder": job.with_decoder}
+    if job.given:
+        identity |= {"teacher given": model_fingerprint(job.given), "from text alone": job.from_text_alone}
     for name, pairs in (("train", job.pairs), ("valid", job.valid), ("test", job.test)):
         files = [path for path in (pairs.src, pairs.tgt) if path] if pairs else []
         for path in files:

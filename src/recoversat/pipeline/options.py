@@ -79,6 +79,8 @@ _References = Option("--with-references", help="Keep the corpus' own translation
 _Tests = Option("--test", help="NAME=SOURCES,REFERENCES; else validation text.")
 _Systems = Option("--system", help="NAME=PATH: measure this one too; NAT fills the tables' NAT row.")
 _Parts = "Only the teacher's encoder, or its decoder too (default but for the paper's presets)."
+_Given = "Distil this model instead of training one: a model folder, e.g. from `import`."
+_Size = "With --teacher: shape of the student, a preset; by default the teacher's, and it starts from its weights."
 _Timed = (
     "NAME=PATH, ours or CTranslate2's; with :segments=K (or auto), :beam=N, :to=, :compute=, :threads=, "
     ":repairs=none, ..."
@@ -227,8 +229,10 @@ class SweepOptions:
 @dataclass(frozen=True)
 class FitOptions:
     src: Annotated[Path, Option(help="Source text, one sentence a line (.gz, .xz too).")]
-    tgt: Annotated[Path, Option(help="Target text, aligned line by line.")]
     out: Annotated[Path, Option(help="Folder for everything; an interrupted one is continued.")]
+    tgt: Annotated[Path | None, Option(help="Target text, aligned line by line; not needed with --teacher.")] = None
+    teacher: Annotated[Path | None, Option(help=_Given)] = None
+    size: Annotated[str | None, Option(help=_Size)] = None
     valid_src: Annotated[Path | None, Option(help="Validation source.")] = None
     valid_tgt: Annotated[Path | None, Option(help="Validation target.")] = None
     test_src: Annotated[Path | None, Option(help="Test source, for the report.")] = None

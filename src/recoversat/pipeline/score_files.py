@@ -38,7 +38,7 @@ def score_lines(
             if not text.strip() or not translation.strip():
                 raise UserError(f"{src if not text.strip() else tgt}, line {number}: empty; nothing to score")
         each = directed([text for _, (text, _) in block], config.data, into)
-        targets = tokenizer.encode([translation for _, (_, translation) in block])
+        targets = tokenizer.encode_targets([translation for _, (_, translation) in block])
         scored = engine.score(list(zip(encode_directed(each, tokenizer, config.data), targets, strict=True)), segments)
         for (number, _), one in zip(block, scored, strict=True):
             log_probs = list(chain(*one.log_probs))

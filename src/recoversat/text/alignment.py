@@ -40,7 +40,7 @@ def locate_parts(
     views = [[(text, part.translation) for text in (part.whole, part.inside, part.outside)] for part in parts]
     pairs = list(dict.fromkeys(pair for of_part in views for pair in of_part))  # a sentence may have several parts
     known = dict(zip(pairs, likelihoods(pairs), strict=True))
-    ids = tokenizer.encode([part.translation for part in parts])
+    ids = tokenizer.encode_targets([part.translation for part in parts])
     return [
         place_of(part, tokens, [known[pair] for pair in of_part], tokenizer)
         for part, tokens, of_part in zip(parts, ids, views, strict=True)

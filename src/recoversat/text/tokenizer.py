@@ -1,24 +1,30 @@
 """Text to ids and back: a joint SentencePiece BPE, or text that is already split with '@@ '."""
 
 import io
+import json
 import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from itertools import islice, takewhile
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from recoversat.errors import UserError
-from recoversat.files.storage import fingerprint, lines_of, write_text
+from recoversat.files.storage import fingerprint, lines_of, read_json, write_text
 from recoversat.vocab import BOS, EOS, N_SPECIAL, PAD, SPECIAL_PIECES, TERMINATORS, UNK
+
+if TYPE_CHECKING:
+    from sentencepiece import SentencePieceProcessor
 
 _MANY = 64  # lines that are worth a second thread
 
 SENTENCEPIECE_FILE = "tokenizer.model"
 BPE_FILE = "vocabulary.txt"
+MARIAN_FILE, SOURCE_SPM, TARGET_SPM = "vocabulary.json", "source.spm", "target.spm"
+FILES = (SENTENCEPIECE_FILE, BPE_FILE, MARIAN_FILE, SOURCE_SPM, TARGET_SPM)
 
 
 class Tokenizer(Protocol):
@@ -33,7 +39,11 @@ class Tokenizer(Protocol):
         return len(self._pieces)
 
     def encode(self, lines: Sequence[str], tag: str = "") -> list[list[int]]:
-        """Turn single lines into ids, without BOS or EOS; the first id of each is that of `tag`, if one is given."""
+        """Turn single lines of source text into ids as a model reads them; the first is that of `tag`, if given."""
+
+    def encode_targets(self, lines: Sequence[str]) -> list[list[int]]:
+        """Turn single lines of target text into ids, without BOS or EOS."""
+        return self.encode(lines)
 
     def decode(self, ids: Sequence[int]) -> str:
         """Turn ids into text; special ids leave no trace."""
@@ -202,6 +212,81 @@ class BpeTokenizer(Tokenizer):
         return folder / BPE_FILE
 
 
+class MarianTokenizer(Tokenizer):
+    """Two SentencePiece models, one for each side, and one vocabulary: what OPUS-MT's models are trained on.
+
+    Pieces are looked up in the vocabulary, as Hugging Face's MarianTokenizer does. A source ends with EOS; before it
+    stands the `target_token` (">>fra<<") of a model that has several target languages. Text is normalised as the
+    SentencePiece models say, and characters they do not know are lost.
+    """
+
+    _SPACE = "\u2581"
+    _CODE = re.compile(r">>.+<<")
+
+    def __init__(self, source: bytes, target: bytes, pieces: Sequence[str], target_token: str | None = None) -> None:
+        import sentencepiece
+
+        if tuple(pieces[:N_SPECIAL]) != SPECIAL_PIECES:
+            raise UserError(f"{MARIAN_FILE}: the first pieces must be {' '.join(SPECIAL_PIECES)}; import it again")
+        self._models, self._pieces, self._target_token, self.tags = (source, target), list(pieces), target_token, []
+        try:
+            self._source, self._target = (
+                sentencepiece.SentencePieceProcessor(model_proto=model) for model in self._models
+            )
+        except RuntimeError as error:
+            raise UserError(f"damaged {SOURCE_SPM} or {TARGET_SPM} ({error})") from None
+        self._ids = {piece: index for index, piece in enumerate(pieces) if index >= N_SPECIAL}
+        if target_token and target_token not in self._ids:
+            raise UserError(f"{MARIAN_FILE}: no {target_token} in it; import the model again")
+        self._before = [self._ids[target_token]] if target_token else []
+        self._codes = {index for piece, index in self._ids.items() if self._CODE.fullmatch(piece)}
+        self._starts_word = np.array([piece.startswith(self._SPACE) for piece in pieces])
+
+    @classmethod
+    def load(cls, folder: Path) -> "MarianTokenizer":
+        """Read the three files of a model folder."""
+        noted = read_json(folder / MARIAN_FILE, "vocabulary")
+        try:
+            source, target = ((folder / name).read_bytes() for name in (SOURCE_SPM, TARGET_SPM))
+            return cls(source, target, noted["pieces"], noted["target_token"])
+        except (FileNotFoundError, KeyError, TypeError) as error:
+            raise UserError(f"{folder}: damaged tokenizer ({error}); import the model again") from None
+
+    def encode(self, lines: Sequence[str], tag: str = "") -> list[list[int]]:
+        assert not tag  # it knows none
+        return [[*self._before, *ids, EOS] if ids else [] for ids in self._looked_up(self._source, lines)]
+
+    def encode_targets(self, lines: Sequence[str]) -> list[list[int]]:
+        return self._looked_up(self._target, lines)
+
+    def _looked_up(self, processor: "SentencePieceProcessor", lines: Sequence[str]) -> list[list[int]]:
+        texts = [line.encode("utf-8", "replace").decode("utf-8") for line in lines]  # half a surrogate pair is no text
+        pieces: list[list[str]] = (
+            processor.encode(texts, out_type=str, num_threads=2)
+            if len(texts) >= _MANY
+            else [processor.encode(text, out_type=str) for text in texts]
+        )
+        return [[self._ids.get(piece, UNK) for piece in line] for line in pieces]
+
+    def decode(self, ids: Sequence[int]) -> str:
+        written = self.pieces([i for i in ids if i >= N_SPECIAL and i not in self._codes])
+        return "".join(written).replace(self._SPACE, " ").removeprefix(" ")
+
+    def word_ends(self, ids: NDArray[np.int64]) -> NDArray[np.bool_]:
+        return np.append(self._starts_word[ids[1:]], True)[: len(ids)]
+
+    def begins(self) -> NDArray[np.bool_]:
+        marks = [i >= N_SPECIAL and not any(map(str.isalnum, piece)) for i, piece in enumerate(self._pieces)]
+        return np.asarray(self._starts_word | marks | np.isin(np.arange(self.size), TERMINATORS))
+
+    def save(self, folder: Path) -> Path:
+        for name, model in zip((SOURCE_SPM, TARGET_SPM), self._models, strict=True):
+            (folder / name).write_bytes(model)
+        noted = {"target_token": self._target_token, "pieces": self._pieces}
+        write_text(folder / MARIAN_FILE, json.dumps(noted, ensure_ascii=False))
+        return folder / MARIAN_FILE
+
+
 def join_subwords(line: str) -> str:
     """Undo the '@@ ' of text that was split before it came to us.
 
@@ -216,9 +301,11 @@ def load_tokenizer(folder: Path) -> Tokenizer:
         return SentencePieceTokenizer((folder / SENTENCEPIECE_FILE).read_bytes())
     if (folder / BPE_FILE).is_file():
         return BpeTokenizer(list(lines_of(folder / BPE_FILE)))
-    raise UserError(f"{folder}: no tokenizer here ({SENTENCEPIECE_FILE} or {BPE_FILE})")
+    if (folder / MARIAN_FILE).is_file():
+        return MarianTokenizer.load(folder)
+    raise UserError(f"{folder}: no tokenizer here ({SENTENCEPIECE_FILE}, {BPE_FILE} or {MARIAN_FILE})")
 
 
 def vocabulary_fingerprint(folder: Path) -> str:
     """Identify a folder's tokenizer by content."""
-    return fingerprint(*sorted([*folder.glob(SENTENCEPIECE_FILE), *folder.glob(BPE_FILE)]))
+    return fingerprint(*sorted(path for name in FILES if (path := folder / name).is_file()))

@@ -21,7 +21,14 @@ from recoversat.data.batching import Batch, Batches, random_prob_at
 from recoversat.data.corpus import Corpus
 from recoversat.data.randomness import derived_seed
 from recoversat.errors import UserError
-from recoversat.files.model_folder import is_int8_alone, model_fingerprint, resolve_model, weights_fingerprint
+from recoversat.files.model_folder import (
+    is_int8_alone,
+    model_fingerprint,
+    origin_of,
+    read_config,
+    resolve_model,
+    weights_fingerprint,
+)
 from recoversat.files.storage import held, write_text
 from recoversat.model.build import Model, build_model
 from recoversat.model.weights import start_from_teacher
@@ -85,6 +92,8 @@ def train(
         own = OwnObjective.load(config.train.objective) if config.train.objective else None
         facts = {"corpus": corpus.fingerprint, "initialised_from": start_from.fingerprint if start_from else None}
         facts |= {"objective": own.fingerprint} if own else {}
+        facts |= origin_of(read_config(start_from.teacher)[1] if start_from else {})
+        facts |= origin_of(corpus.manifest.get("distilled", {}))
         if processes.is_main:
             claim_run(run, config, facts, force=force)
             write_text(run / "config.yaml", to_yaml(config))

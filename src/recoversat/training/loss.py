@@ -29,13 +29,15 @@ class Loss:
 
 
 def smoothed_cross_entropy(
-    hidden: Tensor, weight: Tensor, labels: Tensor, smoothing: float, fused: bool = False
+    hidden: Tensor, weight: Tensor, labels: Tensor, smoothing: float, fused: bool = False, bias: Tensor | None = None
 ) -> Loss:
-    """Sum the loss over rows whose label is not PAD; `weight` is the output embedding (V, D).
+    """Sum the loss over rows whose label is not PAD; `weight` is the output embedding (V, D), `bias` is (V,).
 
     `fused` makes two compiled passes over the logits, which is faster on a GPU.
     """
     flat, targets = hidden.flatten(0, -2), labels.flatten()
+    if bias is not None:  # one more place of the product, which is padded anyway
+        flat, weight = torch.cat([flat, torch.ones_like(flat[:, :1])], 1), torch.cat([weight, bias[:, None]], 1)
     smoothed, nll = cast(Any, _ChunkedCrossEntropy).apply(flat, weight, targets, smoothing, fused)
     return Loss(smoothed, nll, (targets != PAD).sum())
 

@@ -30,7 +30,8 @@ def batch_loss(model: Model, batch: Batch, smoothing: float, fused: bool) -> Los
     """Sum the loss of a batch over its labels, in the way of the model's kind."""
     if isinstance(model, Transformer):
         hidden = hidden_rows(model, batch)
-        return smoothed_cross_entropy(hidden, model.embedding.weight, batch.labels, smoothing, fused)
+        weight, bias = model.embedding.weight, model.output_bias
+        return smoothed_cross_entropy(hidden, weight, batch.labels, smoothing, fused, bias)
     losses = {"nat": nat_batch_loss, "cmlm": cmlm_batch_loss, "ctc": ctc_batch_loss}
     return losses[model.config.kind](model, batch, smoothing, fused)
 

@@ -21,7 +21,7 @@ def pairs(tmp_path: Path) -> TextPairs:
 
 def job(pairs: TextPairs, *overrides: str, segments: int | None = None, **options: object) -> FitJob:
     given = {"segments": segments, "settings": list(overrides), "device": "cpu", **options}
-    return fit_job(FitOptions(pairs.src, pairs.tgt, pairs.src.parent / "out", **given))  # type: ignore[arg-type]
+    return fit_job(FitOptions(pairs.src, pairs.src.parent / "out", pairs.tgt, **given))  # type: ignore[arg-type]
 
 
 def test_without_any_wish_the_size_decides(pairs: TextPairs) -> None:

@@ -32,8 +32,8 @@ class BeamSession(SteppingSession):
     def __init__(self, model: GraphModel, capturer: Capturer, bucket: Bucket) -> None:
         weights, w = model.weights, bucket.width
         positions = weights.row_positions(bucket.room, w, same_segment=True)
-        both, found = _results(bucket)
-        super().__init__(model, capturer, bucket, positions, _fields(bucket, weights.dtype), both, found)
+        both, found = self._results(bucket)
+        super().__init__(model, capturer, bucket, positions, self._fields(bucket, weights.dtype), both, found)
         self._state = SimpleNamespace(**self._tensors)
         itself = torch.full((w, w), -torch.inf, dtype=weights.dtype, device=weights.device).fill_diagonal_(0)
         self._itself = itself.expand(bucket.batch, w, w)  # a hypothesis sees its own newest row
@@ -52,12 +52,8 @@ class BeamSession(SteppingSession):
 
     def _run_step(self, n_seen: int, special: bool) -> None:
         state, (batch, width) = self._state, self._state.sums.shape
-        state.row_mask.index_copy_(2, state.rows, self._itself)
-        hidden = self._layers.hidden(state.tokens, self._rows, n_seen, self._memory)
-        log_probs = self._model.logits(hidden, single=True).log_softmax(dim=-1, dtype=torch.float32)
-        best, tokens = top(log_probs, min(width, self._model.weights.sizes.vocab_true))  # (R, C)
+        best, tokens, sums = self._candidates(n_seen, width)
         n_candidates = best.shape[-1]
-        sums = (state.sums[:, :, None] + best.view(batch, width, -1)).flatten(1)  # (B, W * C)
         ranked = sums.sort(dim=1, descending=True, stable=True).indices
         picked = ranked[:, :width].sort(dim=1).values  # (B, W), in the order of their parents
         parents = torch.div(picked, n_candidates, rounding_mode="floor")
@@ -68,6 +64,15 @@ class BeamSession(SteppingSession):
         self._close(sums.gather(1, picked), chosen)
         state.rows.add_(width)
         state.step.add_(1)
+
+    def _candidates(self, n_seen: int, count: int) -> tuple[Tensor, Tensor, Tensor]:
+        """Return the best tokens of each hypothesis: log-probabilities and tokens (R, C), and sums (B, W * C)."""
+        state, (batch, width) = self._state, self._state.sums.shape
+        state.row_mask.index_copy_(2, state.rows, self._itself)
+        hidden = self._layers.hidden(state.tokens, self._rows, n_seen, self._memory)
+        log_probs = self._model.logits(hidden, single=True).log_softmax(dim=-1, dtype=torch.float32)
+        best, tokens = top(log_probs, min(count, self._model.weights.sizes.vocab_true))  # (R, C)
+        return best, tokens, (state.sums[:, :, None] + best.view(batch, width, -1)).flatten(1)
 
     def _note(self, tokens: Tensor, parents: Tensor, log_probs: Tensor) -> None:
         noted = torch.stack([tokens.int(), parents.int(), log_probs.view(torch.int32)])
@@ -97,49 +102,50 @@ class BeamSession(SteppingSession):
         host["limits"][:] = 1
         host["n_running"][:], host["best_at"][:], host["end"][:] = 0, 0, 0
         host["limits"][:count] = limits
-        host["largest"][:] = penalty(host["limits"], alpha)
-        host["penalties"][:] = penalty(np.arange(1, self._bucket.steps + 1), alpha)
+        host["largest"][:] = self._penalty(host["limits"], alpha)
+        host["penalties"][:] = self._penalty(np.arange(1, self._bucket.steps + 1), alpha)
 
     def _collect(self, taken: int, count: int) -> list[Decoded]:
         """Read the log and follow the best hypothesis of each sentence back to its beginning."""
         log = self._host["log"][:taken].reshape(taken, 3, self._bucket.batch, self._bucket.width)
         best_at, ends = self._host["best_at"], self._host["end"]
-        tokens, log_probs = _trails(best_at[:count], log[:, :, :count])
+        tokens, log_probs = trails(best_at[:count], log[:, :, :count])
         lengths = (best_at[:count] // self._bucket.width + 1).tolist()
         listed = zip(tokens.tolist(), log_probs.tolist(), lengths, ends.tolist(), strict=False)
         return [Decoded([ids[:n]], [scores[:n]], end) for ids, scores, n, end in listed]
 
+    def _fields(self, bucket: Bucket, dtype: torch.dtype) -> Fields:
+        """Say what changes from step to step, and what bounds it."""
+        batch, _, width, room = bucket
+        sums = torch.float64
+        return {
+            "limits": Field((batch,)),
+            "largest": Field((batch,), sums),  # the penalty at the limit
+            "penalties": Field((bucket.steps,), sums),  # of each step
+            "sums": Field((batch, width), sums),  # -inf where there is no hypothesis
+            "tokens": Field((batch * width,)),  # the newest of each hypothesis
+            "step": Field((1,)),
+            "rows": Field((width,)),  # places of the newest rows in the cache
+            "running": Field((batch,), torch.int32),
+            "best": Field((batch,), sums),  # score of the best finished hypothesis
+            # 0 where a row is the hypothesis' own or an ancestor's, -inf elsewhere
+            "row_mask": Field((batch, width, mask_width(room, width)), dtype),
+        }
 
-def _fields(bucket: Bucket, dtype: torch.dtype) -> Fields:
-    """Say what changes from step to step, and what bounds it."""
-    batch, _, width, room = bucket
-    sums = torch.float64
-    return {
-        "limits": Field((batch,)),
-        "largest": Field((batch,), sums),  # the penalty at the limit
-        "penalties": Field((bucket.steps,), sums),  # of each step
-        "sums": Field((batch, width), sums),  # -inf where there is no hypothesis
-        "tokens": Field((batch * width,)),  # the newest of each hypothesis
-        "step": Field((1,)),
-        "rows": Field((width,)),  # places of the newest rows in the cache
-        "running": Field((batch,), torch.int32),
-        "best": Field((batch,), sums),  # score of the best finished hypothesis
-        # 0 where a row is the hypothesis' own or an ancestor's, -inf elsewhere
-        "row_mask": Field((batch, width, mask_width(room, width)), dtype),
-    }
+    def _results(self, bucket: Bucket) -> tuple[Fields, Fields]:
+        """Say what the host sets and reads, and what it only reads."""
+        both = {
+            "n_running": Field((bucket.steps,), torch.int32),  # how many sentences go on after each step
+            "best_at": Field((bucket.batch,)),  # step * W + slot of the best finished hypothesis
+            "end": Field((bucket.batch,)),  # the step that was a sentence's last
+        }
+        return both, {"log": Field((bucket.steps, 3, bucket.batch * bucket.width), torch.int32)}
+
+    def _penalty(self, lengths: Ints, alpha: float) -> NDArray[np.float64]:
+        return penalty(lengths, alpha)
 
 
-def _results(bucket: Bucket) -> tuple[Fields, Fields]:
-    """Say what the host sets and reads, and what it only reads."""
-    both = {
-        "n_running": Field((bucket.steps,), torch.int32),  # how many sentences go on after each step
-        "best_at": Field((bucket.batch,)),  # step * W + slot of the best finished hypothesis
-        "end": Field((bucket.batch,)),  # the step that was a sentence's last
-    }
-    return both, {"log": Field((bucket.steps, 3, bucket.batch * bucket.width), torch.int32)}
-
-
-def _trails(best_at: Ints, log: NDArray[np.int32]) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
+def trails(best_at: Ints, log: NDArray[np.int32]) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
     """Walk from each hypothesis' last token to its first; the log is (T, 3, B, W), what comes back (B, T)."""
     last, slots = np.divmod(best_at, log.shape[3])
     lines = np.arange(len(best_at))

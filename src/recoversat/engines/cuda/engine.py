@@ -20,6 +20,7 @@ import torch
 from recoversat.decoding.segmentwise import Decoded
 from recoversat.decoding.stepping import Ints
 from recoversat.engines.cuda.beam import BeamSession
+from recoversat.engines.cuda.beam_transformers import TransformersBeamSession
 from recoversat.engines.cuda.capture import Capturer
 from recoversat.engines.cuda.causal import CausalSession, GraphVerifier
 from recoversat.engines.cuda.check import check_few_rows, check_ops
@@ -45,7 +46,7 @@ _BUCKETS_KEPT = 96
 _MEMORY_SHARE = 4  # a quarter of the GPU's memory is for buffers
 _CPU_MEMORY = 1 << 30
 
-_Kind = TypeVar("_Kind", SegmentSession, BeamSession, CausalSession)
+_Kind = TypeVar("_Kind", SegmentSession, BeamSession, TransformersBeamSession, CausalSession)
 _Result = TypeVar("_Result")
 
 
@@ -113,7 +114,12 @@ class GraphEngine(Engine):
         source, room = self._lengths(sources, limits, beam)
 
         def search(bucket: Bucket, part: slice) -> list[Decoded]:
-            return self._session(BeamSession, bucket).search(sources[part], limits[part], options.length_penalty)
+            session: BeamSession = (
+                self._session(TransformersBeamSession, bucket)
+                if options.as_transformers
+                else self._session(BeamSession, bucket)
+            )
+            return session.search(sources[part], limits[part], options.length_penalty)
 
         return self._in_parts(search, len(sources), source, beam, room)
 

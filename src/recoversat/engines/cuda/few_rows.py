@@ -242,7 +242,7 @@ class FewRows(ManyRows):
         """Say whether the kernels can do with these sizes."""
         sizes, hidden = weights.sizes, [len(feed.inputs.bias) for _, _, feed in weights.decoder]
         even = sizes.d_model % 128 == 0 and sizes.d_model <= 1024 and all(size % _UNITS == 0 for size in hidden)
-        return sizes.head in {16, 32, 64, 128} and even
+        return sizes.plain and sizes.head in {16, 32, 64, 128} and even
 
     def compile(self, work: Callable[[], object]) -> None:
         compile_together(work)

@@ -41,7 +41,7 @@ class Layers(Protocol):
 class ManyRows:
     """Torch's kernels, the norms, sums and choices as `ops` does them.
 
-    Between two products x is the sum so far and y what is added to it next, both (R, D).
+    Between two products x is the sum so far (post-norm: normalised) and y what is added to it next, both (R, D).
     """
 
     most_rows = 1 << 30
@@ -60,10 +60,12 @@ class ManyRows:
         mask = memory.mask[:, None, None, :]
         x, y = F.embedding(src.view(-1), w.embedding), positions
         for attention, feed in w.encoder:
-            qkv = linear(self._ops.add_norm(x, y, attention.norm), attention.inputs)
+            x, normed = self._add(x, y, attention)
+            qkv = linear(normed, attention.inputs)
             query, key, value = qkv.view(batch, length, 3, *self._heads).unbind(2)
             y = linear(attend(query, key, value, mask, w.sizes), attention.output)
-            y = linear(self._inner(x, y, feed), feed.output)
+            x, normed = self._add(x, y, feed)
+            y = linear(self._inner(normed, feed.inputs), feed.output)
         hidden = self._ops.add_norm(x, y, w.encoder_norm)
         torch.addmm(w.memory.bias, hidden, w.memory.weight.t(), out=memory.keys_values.view(batch * length, -1))
 
@@ -87,31 +89,43 @@ class ManyRows:
     def attend_rows(
         self, x: Tensor, y: Tensor, block: Block, rows: Rows, layer: int, n_seen: int
     ) -> tuple[Tensor, Tensor]:
-        """Return x + y, and what its rows see in the first `n_seen` rows of the cache (R, H * E), their own too."""
+        """Return the next x, and what its rows see in the first `n_seen` rows of the cache, own ones too (R, H * E)."""
         cache = rows.caches[layer]
         n_seen = min(rung(n_seen, SEEN), cache.shape[1])
-        qkv = linear(self._ops.add_norm(x, y, block.norm), block.inputs).view(len(cache), -1, 3, *self._heads)
+        x, normed = self._add(x, y, block)
+        qkv = linear(normed, block.inputs).view(len(cache), -1, 3, *self._heads)
         cache.index_copy_(1, rows.newest, qkv[:, :, 1:])
         keys, values = cache[:, :n_seen].unbind(2)
         return x, attend(qkv[:, :, 0], keys, values, rows.mask[:, None, :, :n_seen], self._weights.sizes)
 
     def attend_source(self, x: Tensor, y: Tensor, block: Block, memory: Memory, layer: int) -> tuple[Tensor, Tensor]:
-        """Return x + y, and what its rows see in the source (R, H * E)."""
-        query = linear(self._ops.add_norm(x, y, block.norm), block.inputs).view(len(memory.mask), -1, *self._heads)
+        """Return the next x, and what its rows see in the source (R, H * E)."""
+        x, normed = self._add(x, y, block)
+        query = linear(normed, block.inputs).view(len(memory.mask), -1, *self._heads)
         keys, values = memory.keys_values[:, :, layer].unbind(2)
         return x, attend(query, keys, values, memory.mask[:, None, None, :], self._weights.sizes)
 
     def feed(self, x: Tensor, y: Tensor, block: Block) -> tuple[Tensor, Tensor]:
-        """Return x + y, and the inner units of a feed-forward layer."""
-        return x, self._inner(x, y, block)
+        """Return the next x, and the inner units of a feed-forward layer."""
+        x, normed = self._add(x, y, block)
+        return x, self._inner(normed, block.inputs)
 
     def project(self, x: Tensor, affine: Affine) -> Tensor:
         """Return the product that ends a block: the next y."""
         return linear(x, affine)
 
-    def _inner(self, x: Tensor, y: Tensor, block: Block) -> Tensor:
-        inner, normed = block.inputs, self._ops.add_norm(x, y, block.norm)
-        return torch._addmm_activation(inner.bias, normed, inner.weight.t())  # its ReLU costs no kernel of its own
+    def _add(self, x: Tensor, y: Tensor, block: Block) -> tuple[Tensor, Tensor]:
+        """Return the next x and a block's input: x + y and its norm, or post-norm the norm of x + y as both."""
+        if block.input_norm is None:
+            x.view(-1, *y.shape).add_(y)
+            return x, x
+        normed = self._ops.add_norm(x, y, block.norm)
+        return (normed if self._weights.sizes.post_norm else x), normed
+
+    def _inner(self, x: Tensor, inputs: Affine) -> Tensor:
+        if self._weights.sizes.swish:
+            return F.silu(linear(x, inputs))
+        return torch._addmm_activation(inputs.bias, x, inputs.weight.t())  # its ReLU costs no kernel of its own
 
 
 def attend(query: Tensor, key: Tensor, value: Tensor, mask: Tensor, sizes: Sizes) -> Tensor:

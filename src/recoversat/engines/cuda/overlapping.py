@@ -294,7 +294,7 @@ class Overlapping(ManyRows):
         """Say whether the kernels can do with these sizes."""
         sizes, hidden = weights.sizes, {len(feed.inputs.bias) for *_, feed in (*weights.encoder, *weights.decoder)}
         heads = sizes.head in {16, 32, 64, 128} and sizes.heads in _SIZES
-        return heads and sizes.d_model in _SIZES and hidden <= {*_HIDDEN} and sizes.vocab % TOKENS == 0
+        return sizes.plain and heads and sizes.d_model in _SIZES and hidden <= {*_HIDDEN} and sizes.vocab % TOKENS == 0
 
     def compile(self, work: Callable[[], object]) -> None:
         compile_together(work)

@@ -4,7 +4,8 @@ D model, H heads, E head size, V vocabulary, L decoder layers; all rounded up wi
 so that nothing is padded while decoding. Where the true size matters (norms, scale of attention) it is kept beside.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import TypeVar, cast
 
 import torch
 from torch import Tensor, nn
@@ -17,6 +18,7 @@ from recoversat.model.transformer import Transformer
 from recoversat.vocab import DEL, NEVER_EMITTED
 
 _VOCABULARY_BLOCK = 128
+_Blocks = TypeVar("_Blocks", bound="tuple[Block, ...]")  # of a layer
 
 
 @dataclass(frozen=True)
@@ -39,11 +41,20 @@ class Norm:
 
 @dataclass(frozen=True)
 class Block:
-    """A norm and two maps: into and out of attention, or into and out of a feed-forward layer."""
+    """A norm and two maps: into and out of attention, or into and out of a feed-forward layer.
 
-    norm: Norm
+    The norm is that of the block's input: post-norm, it belongs to the block before, and the first has none.
+    """
+
+    input_norm: Norm | None
     inputs: Affine  # of self-attention: queries, keys and values; only queries where keys come from the source
     output: Affine
+
+    @property
+    def norm(self) -> Norm:
+        """The norm of a block that has one."""
+        assert self.input_norm is not None
+        return self.input_norm
 
 
 @dataclass(frozen=True)
@@ -58,6 +69,14 @@ class Sizes:
     vocab: int  # padded
     vocab_true: int
     max_segments: int
+    post_norm: bool
+    swish: bool  # instead of ReLU
+    halves: bool  # of the positional encoding: all sines first
+
+    @property
+    def plain(self) -> bool:
+        """Whether the layers are those that the kernels for few rows know."""
+        return not (self.post_norm or self.swish)
 
     @property
     def heads(self) -> int:
@@ -102,7 +121,7 @@ class Weights:
 
     def _padded_positions(self, positions: Tensor) -> Tensor:
         sizes = self.sizes
-        return F.pad(sinusoids(positions, sizes.d_true), (0, sizes.d_model - sizes.d_true))
+        return F.pad(sinusoids(positions, sizes.d_true, sizes.halves), (0, sizes.d_model - sizes.d_true))
 
 
 def collect_weights(model: Transformer, device: torch.device, dtype: torch.dtype) -> Weights:
@@ -119,6 +138,7 @@ class _Collector:
         self._sizes = Sizes(
             aligned(config.d_model), config.d_model, config.n_heads, aligned(head), head,
             vocab, config.vocab_size, config.max_segments,
+            config.norm == "after", config.activation == "swish", config.positions == "halves",
         )  # fmt: skip
 
     def weights(self) -> Weights:
@@ -126,21 +146,34 @@ class _Collector:
         embedding, table = model.embedding.weight.detach(), (sizes.vocab, sizes.d_model)
         segments = _pad(model.segment_embedding.weight.detach(), (sizes.max_segments, sizes.d_model))
         bias = torch.zeros(sizes.vocab)
+        if model.output_bias is not None:
+            bias[: sizes.vocab_true] = model.output_bias.detach()
         bias[[*NEVER_EMITTED, *range(sizes.vocab_true, sizes.vocab)]] = -torch.inf
         single = bias.clone()
         single[DEL] = -torch.inf
+        encoder = [self._encoder(layer) for layer in model.encoder.stack]
+        decoder = [self._decoder(layer) for layer in model.decoder.stack]
         return Weights(
             sizes,
             self._put(embedding * sizes.d_true**0.5, *table),
             segments.to(self._device, torch.float32),
-            [self._encoder(layer) for layer in model.encoder.layers if isinstance(layer, EncoderLayer)],
-            self._norm(model.encoder.norm),
+            *self._with_input_norms(encoder, model.encoder.norm),
             self._memory(model.decoder.stack),
-            [self._decoder(layer) for layer in model.decoder.stack],
-            self._norm(model.decoder.norm),
+            *self._with_input_norms(decoder, model.decoder.norm),
             Affine(self._put(embedding, *table), self._put(bias, sizes.vocab)),
             self._put(single, sizes.vocab),
         )
+
+    def _with_input_norms(self, layers: list[_Blocks], last: nn.Module) -> tuple[list[_Blocks], Norm]:
+        """Give each block the norm of its input; return layers and the norm of the output of the last."""
+        if not self._sizes.post_norm:
+            return layers, self._norm(last)
+        norms: list[Norm | None] = [None, *(block.norm for blocks in layers for block in blocks)]
+        *before, final = norms
+        assert final is not None
+        rest = iter(before)
+        moved = [tuple(replace(block, input_norm=next(rest)) for block in blocks) for blocks in layers]
+        return cast("list[_Blocks]", moved), final
 
     def _put(self, x: Tensor, *shape: int) -> Tensor:
         """Append zeros up to a shape, and bring it where it is used."""

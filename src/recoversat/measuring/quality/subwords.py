@@ -60,4 +60,4 @@ class Subwords:
         if self.is_split_text and not any(_GLUE in line for line in lines):
             return replace(output, tokens=None)  # words that were never split: most of them would be unknown
         settings: dict[str, JSON] = {**output.settings, "tokens": "encoded again"}
-        return replace(output, tokens=self.tokenizer.encode(lines), settings=settings)
+        return replace(output, tokens=self.tokenizer.encode_targets(lines), settings=settings)

@@ -152,9 +152,11 @@ def test_a_bucket_used_again_remembers_nothing(engines: Engines) -> None:
         assert_same(engines, sources, [4] * len(sources), [10] * len(sources))
 
 
-def assert_same_search(engines: Engines, sources: list[list[int]], limits: Ints, beam: int, alpha: float) -> None:
+def assert_same_search(
+    engines: Engines, sources: list[list[int]], limits: Ints, beam: int, alpha: float, as_transformers: bool = False
+) -> None:
     reference, graphs = engines
-    options = Options(length_penalty=alpha, limits=limits)
+    options = Options(length_penalty=alpha, limits=limits, as_transformers=as_transformers)
     expected, got = (engine.search(sources, beam, options) for engine in (reference, graphs))
     for one, other in zip(expected, got, strict=True):
         assert (one.steps, one.segments) == (other.steps, other.segments)
@@ -166,6 +168,14 @@ def test_beam_search_comes_out_the_same(engines: Engines, beam: int, alpha: floa
     sources = sources_of([7, 25, 1, 12, 3, 40, 9], seed=beam)
     assert_same_search(engines, sources, np.array([len(source) + 20 for source in sources]), beam, alpha)
     assert_same_search(engines, sources[:3], np.array([1, 2, 5]), beam, alpha)
+
+
+@pytest.mark.parametrize(("beam", "alpha"), [(1, 1.0), (2, 0.0), (4, 1.0), (5, 0.6)])
+def test_beam_search_as_transformers_does_comes_out_the_same(engines: Engines, beam: int, alpha: float) -> None:
+    sources = sources_of([7, 25, 1, 12, 3, 40, 9], seed=beam)
+    limits = np.array([len(source) + 20 for source in sources])
+    assert_same_search(engines, sources, limits, beam, alpha, as_transformers=True)
+    assert_same_search(engines, sources[:3], np.array([1, 2, 5]), beam, alpha, as_transformers=True)
 
 
 def test_wide_beams_over_few_tokens_come_out_the_same() -> None:
