@@ -62,7 +62,7 @@ def test_it_learns_and_needs_fewer_steps(trained: dict[int, Path], toy: Path, re
         translations = Translator(run, device="cpu").translate(lines(toy / "test.src"))
         assert [t.text for t in translations] == output
         steps[k] = sum(t.steps for t in translations) / len(translations)
-    assert bleu[1] > 80  # MEASURED
+    assert bleu[1] > 50  # over 34 seeds at least 93.0; K = 4, which has only begun, at most 22.2 over 4
     assert steps[4] < 0.6 * steps[1]
 
 
