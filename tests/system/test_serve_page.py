@@ -205,7 +205,7 @@ def test_exact_shows_what_was_accepted_and_what_corrected(page: Page, site: Site
     asked = len(site.translator.modes)
     page.get_by_text("Exact: what K = 1 makes of a draft").click()
     expect(page.locator("#exact-figures")).to_contain_text("5 of 7 tokens accepted, 2 corrected")
-    assert site.translator.modes[asked:] == [("exact", None)]
+    assert site.translator.modes[asked:] == ["exact"]
     assert page.locator("#draft .chip").all_inner_texts() == ["TWO", "DOGS", "RUN", "IN", "THE"]
     assert page.locator("#verified .corrected").all_inner_texts() == ["PARK", "EOS"]
     page.get_by_role("slider", name="Segments").fill("1")
@@ -227,7 +227,7 @@ def test_the_dial_is_sent_along_and_shows_what_was_drafted_and_verified(page: Pa
     dial.select_option("balanced")
     expect(page.get_by_role("heading", name="The draft: all segments at once")).to_be_visible()
     expect(page.locator("#one-figures")).to_contain_text("steps")
-    assert site.translator.modes[asked:] == [("balanced", None), ("fast", None), (None, None)]
+    assert site.translator.modes[asked:] == ["balanced", "fast", None]
     assert site.translator.wanted[asked:] == [4, 4, 1]
     expect(page.locator("#translation")).to_have_text("TWO DOGS RUN IN THE PARK")
     assert segments(page) == ["TWO DOGS EOS", "RUN IN EOS", "THE PARK EOS", "PARK DEL"]  # the draft
@@ -245,7 +245,7 @@ def test_the_dial_is_sent_along_and_shows_what_was_drafted_and_verified(page: Pa
     dial.select_option("fast")
     expect(page.get_by_role("heading", name="All segments at once", exact=True)).to_be_visible()
     expect(page.locator("#translation:not(.waiting)")).to_have_count(1)
-    assert site.translator.modes[asked:] == [("fast", None), (None, None)]
+    assert site.translator.modes[asked:] == ["fast", None]
     expect(page.locator("#exact summary")).to_have_text("Exact: what K = 1 makes of a draft")
 
 
@@ -268,7 +268,7 @@ def test_forced_words_go_without_the_dial_until_they_are_released(page: Page, si
     page.locator("#many .token", has_text="DOGS").click()
     page.get_by_role("dialog").get_by_role("button", name="BIG").click()
     ready(page, "TWO BIG DOGS RUN IN THE PARK")
-    assert set(site.translator.modes[asked:]) == {(None, None)}
+    assert set(site.translator.modes[asked:]) == {None}
     expect(quality_of(page)).to_be_disabled()
     expect(quality_of(page)).to_have_value("best")
     expect(page.locator("#quality-says")).to_contain_text("release them to choose a quality")
