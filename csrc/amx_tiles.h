@@ -56,14 +56,15 @@ void multiply_tiles() {
   check_config();
   const int groups = config_now.row_bytes[A] / GROUP;
   if (config_now.rows[C] != config_now.rows[A] || groups != config_now.rows[B]) __builtin_trap();
-  for (int row = 0; row < config_now.rows[C]; ++row)
-    for (int column = 0; column < config_now.row_bytes[C] / 4; ++column) {
-      int32_t total;
-      std::memcpy(&total, tiles[C].bytes[row] + 4 * column, sizeof total);
-      for (int i = 0; i < GROUP * groups; ++i)
-        total += tiles[A].bytes[row][i] * int8_t(tiles[B].bytes[i / GROUP][GROUP * column + i % GROUP]);
-      std::memcpy(tiles[C].bytes[row] + 4 * column, &total, sizeof total);
+  for (int row = 0; row < config_now.rows[C]; ++row) {
+    __m512i total = _mm512_loadu_si512(tiles[C].bytes[row]);
+    for (int group = 0; group < groups; ++group) {
+      int32_t four;
+      std::memcpy(&four, tiles[A].bytes[row] + GROUP * group, sizeof four);
+      total = _mm512_dpbusd_epi32(total, _mm512_set1_epi32(four), _mm512_loadu_si512(tiles[B].bytes[group]));
     }
+    _mm512_storeu_si512(tiles[C].bytes[row], total);
+  }
 }
 
 #else

@@ -54,8 +54,30 @@ void dot_avx512(const uint8_t* rows, const int8_t* weights, int in, const int32_
   }
 }
 
+// One row waits for weights only: they are read one after the other, as the processor prefetches them.
+void dot_one_avx512(const uint8_t* row, const int8_t* weights, int in, const int32_t* start, size_t, int32_t* sums) {
+  constexpr int P = 8;
+  for (int tile = 0; tile < VNNI_COLUMNS; tile += LANES) {
+    __m512i total[P];
+    UNROLL
+    for (int p = 1; p < P; ++p) total[p] = _mm512_setzero_si512();
+    total[0] = _mm512_loadu_si512(start + tile);
+    for (int i = 0; i < in; i += P * GROUP, weights += P * 64) {
+      UNROLL
+      for (int p = 0; p < P; ++p) {
+        int32_t four;
+        std::memcpy(&four, row + i + p * GROUP, sizeof four);
+        total[p] = _mm512_dpbusd_epi32(total[p], _mm512_set1_epi32(four), _mm512_loadu_si512(weights + 64 * p));
+      }
+    }
+    UNROLL
+    for (int p = 1; p < P; ++p) total[0] = _mm512_add_epi32(total[0], total[p]);
+    _mm512_storeu_si512(sums + tile, total[0]);
+  }
+}
+
 const DotKernel DOT_AVX512[VNNI_ROWS + 1] = {
-    nullptr,          dot_avx512<1, 4>, dot_avx512<2, 2>, dot_avx512<3, 2>, dot_avx512<4, 2>, dot_avx512<5, 1>,
+    nullptr,          dot_one_avx512,   dot_avx512<2, 2>, dot_avx512<3, 2>, dot_avx512<4, 2>, dot_avx512<5, 1>,
     dot_avx512<6, 1>, dot_avx512<7, 1>, dot_avx512<8, 1>, dot_avx512<9, 1>, dot_avx512<10, 1>};
 
 }  // namespace

@@ -240,6 +240,18 @@ constexpr int VECTORS = 5;
 // Return how many blocks, or groups of columns, Q queries are computed for side by side.
 constexpr int width_for(int q) { return 4 * q <= VECTORS ? 4 : 2 * q <= VECTORS ? 2 : 1; }
 
+template <int N>
+struct Group {
+  static constexpr int size = N;
+};
+
+// Call work(first, group) for n things in groups of W, and for what remains in smaller ones.
+template <int W, class Work>
+INLINE void in_groups(int n, Work&& work, int first = 0) {
+  for (; first + W <= n; first += W) work(first, Group<W>());
+  if constexpr (W > 1) in_groups<W / 2>(n, work, first);
+}
+
 // Let Q queries of one head attend: the first to `end` positions, each of the others to `more` than the one before. Hidden
 // positions weigh exactly 0, so that results are those of the visible positions alone.
 template <int Q>
@@ -250,21 +262,18 @@ void attend_head(const float* queries, const CacheView& cache, int end, int more
   const size_t stride = size_t(blocks) * LANES, block_size = size_t(d) * LANES;
   const float* keys = cache.keys + size_t(first) * LANES;
   queries += first;
-  int b = 0;
-  for (; b + W <= blocks; b += W)
-    score<Q, W>(queries, d, head_size, keys + b * block_size, scores + b * LANES, stride);
-  for (; b < blocks; ++b) score<Q, 1>(queries, d, head_size, keys + b * block_size, scores + b * LANES, stride);
+  in_groups<W>(blocks, [&](int b, auto group) FLAT {
+    score<Q, group.size>(queries, d, head_size, keys + b * block_size, scores + b * LANES, stride);
+  });
   float factor[Q];
   for (int q = 0; q < Q; ++q) {
     float* weights = scores + q * stride;
     factor[q] = softmax(weights, end + q * more, blocks);
     for (int position = end + q * more; position < cache.positions; ++position) weights[position] = 0;
   }
-  int column = first;
-  for (; column + W * LANES <= first + head_size; column += W * LANES)
-    weighted_values<Q, W>(scores, stride, factor, cache, column, rounding, out);
-  for (; column < first + head_size; column += LANES)
-    weighted_values<Q, 1>(scores, stride, factor, cache, column, rounding, out);
+  in_groups<W>(head_size / LANES, [&](int c, auto group) FLAT {
+    weighted_values<Q, group.size>(scores, stride, factor, cache, first + c * LANES, rounding, out);
+  });
 }
 
 void attend(const float* queries, int n, const CacheView& cache, bool causal, int heads, float* scores,

@@ -223,16 +223,27 @@ INLINE float largest(Vec a) {
 #else
 
 #define KIT_PLAIN
+// Vectors of the compiler, which makes of them what the processor has.
+using Floats = float __attribute__((vector_size(16)));
+using Ints = int32_t __attribute__((vector_size(16)));
+using Doubles = double __attribute__((vector_size(32)));
+using Halves = uint32_t __attribute__((vector_size(32)));  // of doubles
+
 struct Vec {
-  float v[LANES];
+  Floats v[4];
 };
+
+INLINE bool any(Ints a) {
+#ifdef __SSE2__
+  return _mm_movemask_epi8(__m128i(a)) != 0;
+#else
+  return (a[0] | a[1] | a[2] | a[3]) != 0;
+#endif
+}
 
 // a * b + c with one rounding. The product of floats is exact as a double; if the sum of doubles is not, it is rounded to
 // odd, so that rounding it to a float cannot round twice.
-INLINE float fma_of(float a, float b, float c) {
-#ifdef __FP_FAST_FMAF
-  return __builtin_fmaf(a, b, c);
-#else
+__attribute__((noinline)) float fma_of(float a, float b, float c) {
   const double product = double(a) * double(b), added = c, total = product + added;
   const double from_product = total - added, from_added = total - from_product;
   const double error = (product - from_product) + (added - from_added);
@@ -242,67 +253,101 @@ INLINE float fma_of(float a, float b, float c) {
   double odd;
   std::memcpy(&odd, &bits, sizeof odd);
   return float(odd);
-#endif
 }
 
-#define SIXTEEN(expression)  \
-  Vec result;                \
-  for (int i = 0; i < LANES; ++i) result.v[i] = expression; \
+// The same for four: without that care unless a sum lies halfway between two floats, or is too small for a normal one.
+INLINE Floats fma_of(Floats a, Floats b, Floats c) {
+  Floats result;
+#ifdef __FP_FAST_FMAF
+  for (int i = 0; i < 4; ++i) result[i] = __builtin_fmaf(a[i], b[i], c[i]);
+#else
+  constexpr uint32_t BELOW = (1u << 29) - 1, HALFWAY = 1u << 28, SMALLEST = (1023 - 126) << 20;
+  const Doubles total = __builtin_convertvector(a, Doubles) * __builtin_convertvector(b, Doubles) +
+                        __builtin_convertvector(c, Doubles);
+  Halves halves;
+  std::memcpy(&halves, &total, sizeof halves);
+  const Ints low = {int32_t(halves[0]), int32_t(halves[2]), int32_t(halves[4]), int32_t(halves[6])};
+  const Ints high = {int32_t(halves[1]), int32_t(halves[3]), int32_t(halves[5]), int32_t(halves[7])};
+  const Ints size = high & 0x7FFFFFFF;
+  result = __builtin_convertvector(total, Floats);
+  if (any(((low & int32_t(BELOW)) == int32_t(HALFWAY)) | ((size < int32_t(SMALLEST)) & (size != 0))))
+    for (int i = 0; i < 4; ++i) result[i] = fma_of(a[i], b[i], c[i]);
+#endif
+  return result;
+}
+
+#define FOUR(expression)  \
+  Vec result;             \
+  UNROLL                  \
+  for (int i = 0; i < 4; ++i) result.v[i] = expression; \
   return result
 
-INLINE Vec load(const float* from) { SIXTEEN(from[i]); }
-INLINE void store(float* to, Vec a) {
-  for (int i = 0; i < LANES; ++i) to[i] = a.v[i];
+INLINE Floats four(const float* from) {
+  Floats values;
+  std::memcpy(&values, from, sizeof values);
+  return values;
 }
-INLINE Vec set(float value) { SIXTEEN(value); }
-INLINE Vec from_ints(const int32_t* from) { SIXTEEN(float(from[i])); }
-INLINE Vec from_bytes(const int8_t* from) { SIXTEEN(float(from[i])); }
-INLINE Vec add(Vec a, Vec b) { SIXTEEN(a.v[i] + b.v[i]); }
-INLINE Vec sub(Vec a, Vec b) { SIXTEEN(a.v[i] - b.v[i]); }
-INLINE Vec mul(Vec a, Vec b) { SIXTEEN(a.v[i] * b.v[i]); }
-INLINE Vec fma(Vec a, Vec b, Vec c) { SIXTEEN(fma_of(a.v[i], b.v[i], c.v[i])); }
-INLINE Vec fnma(Vec a, Vec b, Vec c) { SIXTEEN(fma_of(-a.v[i], b.v[i], c.v[i])); }
-INLINE Vec max(Vec a, Vec b) { SIXTEEN(a.v[i] > b.v[i] ? a.v[i] : b.v[i]); }
-INLINE Vec min(Vec a, Vec b) { SIXTEEN(a.v[i] < b.v[i] ? a.v[i] : b.v[i]); }
+INLINE Vec load(const float* from) { FOUR(four(from + 4 * i)); }
+INLINE void store(float* to, Vec a) { std::memcpy(to, a.v, sizeof a.v); }
+INLINE Vec set(float value) { FOUR((Floats{value, value, value, value})); }
+INLINE Vec from_ints(const int32_t* from) {
+  Ints values[4];
+  std::memcpy(values, from, sizeof values);
+  FOUR(__builtin_convertvector(values[i], Floats));
+}
+INLINE Vec from_bytes(const int8_t* from) {
+  int32_t values[LANES];
+  for (int i = 0; i < LANES; ++i) values[i] = from[i];
+  return from_ints(values);
+}
+INLINE Vec add(Vec a, Vec b) { FOUR(a.v[i] + b.v[i]); }
+INLINE Vec sub(Vec a, Vec b) { FOUR(a.v[i] - b.v[i]); }
+INLINE Vec mul(Vec a, Vec b) { FOUR(a.v[i] * b.v[i]); }
+INLINE Vec fma(Vec a, Vec b, Vec c) { FOUR(fma_of(a.v[i], b.v[i], c.v[i])); }
+INLINE Vec fnma(Vec a, Vec b, Vec c) { FOUR(fma_of(-a.v[i], b.v[i], c.v[i])); }
+INLINE Vec max(Vec a, Vec b) { FOUR(a.v[i] > b.v[i] ? a.v[i] : b.v[i]); }
+INLINE Vec min(Vec a, Vec b) { FOUR(a.v[i] < b.v[i] ? a.v[i] : b.v[i]); }
 INLINE bool any_greater(Vec a, Vec b) {
-  bool any = false;
-  for (int i = 0; i < LANES; ++i) any |= a.v[i] > b.v[i];
-  return any;
+  return any((a.v[0] > b.v[0]) | (a.v[1] > b.v[1]) | (a.v[2] > b.v[2]) | (a.v[3] > b.v[3]));
 }
-INLINE Vec replace_from(Vec a, int first, float value) { SIXTEEN(i < first ? a.v[i] : value); }
+INLINE Vec replace_from(Vec a, int first, float value) {
+  const Floats other = {value, value, value, value};
+  FOUR((Ints{0, 1, 2, 3} + 4 * i < first ? a.v[i] : other));
+}
 
 // Round to the nearest whole number, of two the even one: larger floats have no other digits.
-INLINE float nearest(float value) {
-  return (value + 12582912.0f) - 12582912.0f;
-}
+INLINE Ints nearest(Floats a) { return __builtin_convertvector((a + 12582912.0f) - 12582912.0f, Ints); }
 
 INLINE Vec whole_and_power(Vec a, Vec& power) {
-  for (int i = 0; i < LANES; ++i) {
-    const int32_t bits = (int32_t(nearest(a.v[i])) + 127) << 23;
-    std::memcpy(&power.v[i], &bits, sizeof bits);
-  }
-  SIXTEEN(float(int32_t(nearest(a.v[i]))));
+  UNROLL
+  for (int i = 0; i < 4; ++i) power.v[i] = Floats((nearest(a.v[i]) + 127) << 23);
+  FOUR(__builtin_convertvector(nearest(a.v[i]), Floats));
 }
 
 constexpr RowFormat FORMAT = RowFormat::S16;
 INLINE void store_rounded(Vec a, int, uint8_t* to) {
-  for (int i = 0; i < LANES; ++i) {
-    const int16_t value = int16_t(nearest(a.v[i]));
-    std::memcpy(to + 2 * i, &value, sizeof value);
+  int32_t values[LANES];
+  int16_t narrow[LANES];
+  for (int i = 0; i < 4; ++i) {
+    const Ints whole = nearest(a.v[i]);
+    std::memcpy(values + 4 * i, &whole, sizeof whole);
   }
+  for (int i = 0; i < LANES; ++i) narrow[i] = int16_t(values[i]);
+  std::memcpy(to, narrow, sizeof narrow);
 }
 
 INLINE float sum(Vec a) {
-  for (int half = LANES / 2; half; half /= 2)
-    for (int i = 0; i < half; ++i) a.v[i] += a.v[i + half];
-  return a.v[0];
+  const Floats four = (a.v[0] + a.v[2]) + (a.v[1] + a.v[3]);
+  return (four[0] + four[2]) + (four[1] + four[3]);
 }
 INLINE float largest(Vec a) {
-  float found = a.v[0];
-  for (int i = 1; i < LANES; ++i) found = a.v[i] > found ? a.v[i] : found;
+  float values[LANES];
+  store(values, a);
+  float found = values[0];
+  for (int i = 1; i < LANES; ++i) found = values[i] > found ? values[i] : found;
   return found;
 }
-#undef SIXTEEN
+#undef FOUR
 
 #endif
 

@@ -1,7 +1,8 @@
 """Small faults that a test must notice: `make mutants` puts them in one at a time and names those that live.
 
-A fault goes into a copy of src/, and only the tests beside it run. `python tests/mutants.py WORD` takes those with
-WORD in their name. A fault is stale when its old text is gone, or when no test can run with it: write it anew.
+A fault goes into a copy of src/, or of csrc/, from which the extension is built then, and only the tests beside it run.
+`python tests/mutants.py WORD` takes those with WORD in their name. A fault is stale when its old text is gone, or when
+no test can run with it: write it anew.
 """
 
 import os
@@ -16,7 +17,7 @@ ROOT = Path(__file__).resolve().parent.parent
 
 
 class Edit(NamedTuple):
-    """A change of one file below src/recoversat; the old text stands there once."""
+    """A change of one file below src/recoversat, or csrc/...; the old text stands there once."""
 
     file: str
     old: str
@@ -675,21 +676,48 @@ FAULTS = [
     fault("GPU: a token is scored in the place of the next", "unit/engines/cuda/test_graph_engine.py",
           ("engines/cuda/causal.py", "= *target, EOS", "= BOS, *target")),
     fault("C++: a list is verified with what the first step may choose", "unit/engines/native/test_native_engine.py",
-          ("engines/native/native.cpp", "task.first == task.bias ? 0 : int(task.k);", "int(task.k), all = n;"),
-          ("engines/native/native.cpp", "layers.choose(whole, task.bias, first, n - first,",
-           "layers.choose(whole, task.first, first, all - first,")),
+          ("csrc/decode.cpp", "sentence.first_bias == sentence.bias ? 0 : sentence.k();", "n;")),
     fault("C++: a given piece is as likely as the one after it", "unit/engines/native/test_native_engine.py",
-          ("engines/native/native.cpp", "likely(bias, row, given[row])", "likely(bias, row, given[row] + 1)")),
-    fault("C++: wide rows are read as narrow ones", "unit/engines/native/test_native_engine.py",
-          ("engines/native/native.cpp", "if (output.rounding.wide) std::memcpy(&value",
-           "if (false) std::memcpy(&value")),
+          ("csrc/bind.cpp", "int(row), wanted[row])", "int(row), wanted[row] + 1)")),
     fault("C++: what a list lacks is found and left", "unit/engines/native/test_native_engine.py",
-          ("engines/native/native.cpp", "if (!stands) return;", "if (!stands) { place.tokens.clear(); return; }")),
+          ("csrc/decode.cpp", "if (!same) return;", "if (!same) { state.tokens.clear(); return; }")),
     fault("C++: rows after what a list lacked stay", "unit/engines/native/test_native_engine.py",
-          ("engines/native/native.cpp", "for (auto& past : place.written) past.places = row;", "")),
+          ("csrc/decode.cpp", "state.written.truncate(row);", "")),
     fault("C++: a verified sentence has the scores of its list", "unit/engines/native/test_native_engine.py",
-          ("engines/native/native.cpp", "note(place, step, scores.data() + (step - found.data()));",
-           "note(place, step, task.log_probs);")),
+          ("csrc/decode.cpp", "record(state, columns, scores_.data() + row);",
+           "record(state, columns, scores_.data());")),
+    fault("C++: what is forgotten is still seen", "unit/engines/native/test_native_engine.py",
+          ("csrc/bind.cpp", "written[i]->truncate(kept[i]);", "")),
+    fault("C++: rows of a pass stand in one place", "unit/engines/native/test_native_engine.py",
+          ("csrc/transformer.cpp", "input.position + size_t(causal) * i * d_", "input.position")),
+    fault("C++: a copied cache has no values", "unit/engines/native/test_native_engine.py",
+          ("csrc/transformer.cpp", "std::memcpy(values_.get(), other.values_.get(), bytes);", "")),
+    fault("C++: a hidden position weighs something", "unit/engines/native/test_native_engine.py",
+          ("csrc/layers.h", "weights[position] = 0;", "weights[position] = 1;")),
+    fault("C++: one position too few is hidden", "unit/engines/native/test_native_engine.py",
+          ("csrc/layers.h", "end - block * LANES, -INFINITE", "end + 1 - block * LANES, -INFINITE")),
+    fault("C++: a better piece forgets how likely the others are", "unit/engines/native/test_native_engine.py",
+          ("csrc/layers.h", "if (SCORED) store(best.sum, mul(", "if (false) store(best.sum, mul(")),
+    fault("C++: of equals the last is chosen", "unit/engines/native/test_native_engine.py",
+          ("csrc/layers.h", "if (values[i] > best.value)", "if (values[i] >= best.value)")),
+    fault("C++: a cache that grows forgets", "unit/engines/native/test_native_engine.py",
+          ("csrc/buffer.h", "if (used) std::memcpy", "if (!used) std::memcpy")),
+    fault("C++: sentences choose from the list of the first", "unit/engines/native/test_native_engine.py",
+          ("csrc/decode.cpp", "active_[i]->output == head.output && active_[i]->bias == head.bias", "true")),
+    fault("C++: all steps begin", "unit/engines/native/test_native_engine.py",
+          ("csrc/decode.cpp", "!state.step++ && sentence.first_bias != sentence.bias",
+           "!state.step++ && false")),
+    fault("C++: a batch waits for its longest sentence", "unit/engines/native/test_native_engine.py",
+          ("csrc/decode.cpp", "if (active_rows() >= batch_.max_rows) return;",
+           "if (!active_.empty()) return;")),
+    fault("C++: sentences side by side keep what they like", "unit/engines/native/test_native_engine.py",
+          ("csrc/decode.cpp", "bytes_now() + bytes_for(*batch_.sentences[next_]) > batch_.max_bytes",
+           "false")),
+    fault("C++: one kit adds up otherwise", "unit/engines/native/test_native_engine.py",
+          ("csrc/kernels_plain.cpp", "_mm_unpackhi_epi8(bytes, bytes), 8)",
+           "_mm_unpackhi_epi8(bytes, bytes), 9)")),
+    fault("C++: a table may name what is no piece", "unit/engines/native/test_native_lists.py",
+          ("csrc/shortlist.cpp", "if (id < 0 || id >= pieces) throw", "if (id < 0) throw")),
     fault("C++: batches are written from lists that are verified", "unit/engines/native/test_native_engine.py",
           ("engines/native/engine.py", "options.verified and len(counts) == 1 and counts[0] <= self._most_verified",
            "options.verified")),
@@ -705,32 +733,10 @@ FAULTS = [
           ("engines/loading.py", "native(folder, config, threads, max_memory)", "native(folder, config, threads)")),
     fault("C++: a hypothesis shares what another writes", "unit/engines/native/test_native_engine.py",
           ("engines/native/engine.py", "if at in places[:n] else", "if False else")),
-    fault("C++: what is forgotten is still seen", "unit/engines/native/test_native_engine.py",
-          ("engines/native/native.cpp", "past.places = kept;", "past.places = past.places;")),
-    fault("C++: rows of a pass stand in one place", "unit/engines/native/test_native_engine.py",
-          ("engines/native/native.cpp", "position + size_t(causal) * row * d", "position")),
-    fault("C++: what is hidden weighs something", "unit/engines/native/test_native_engine.py",
-          ("engines/native/native.cpp", "own + past.places, 0.f)", "own + past.places, 1.f)")),
-    fault("C++: a cache that grows forgets", "unit/engines/native/test_native_engine.py",
-          ("engines/native/native.cpp", "if (used) std::memcpy", "if (!used) std::memcpy")),
-    fault("C++: sentences choose from the list of the first", "unit/engines/native/test_native_engine.py",
-          ("engines/native/native.cpp", "active[i]->output == own.output && active[i]->bias == own.bias", "true")),
-    fault("C++: all steps begin", "unit/engines/native/test_native_engine.py",
-          ("engines/native/native.cpp", "!place.step++ && task.first != task.bias", "!place.step++ && false")),
-    fault("C++: a batch waits for its longest sentence", "unit/engines/native/test_native_engine.py",
-          ("engines/native/native.cpp", "if (rows_now() >= asked.rows) return;", "if (!active.empty()) return;")),
-    fault("C++: sentences side by side keep what they like", "unit/engines/native/test_native_engine.py",
-          ("engines/native/native.cpp", "bytes_now() + bytes_of(*asked.next) > asked.bytes", "false")),
-    fault("C++: a better piece forgets how likely the others are", "unit/engines/native/test_native_engine.py",
-          ("engines/native/native.cpp", "if (SCORED) sum = _mm256_mul_ps(", "if (false) sum = _mm256_mul_ps(")),
-    fault("C++: of equals the last is chosen", "unit/engines/native/test_native_engine.py",
-          ("engines/native/native.cpp", "if (values[i] > value)", "if (values[i] >= value)")),
     fault("C++: nobody can stop a batch", "unit/engines/native/test_native_engine.py",
           ("engines/native/model.py", "            between_steps()\n", "            pass\n")),
     fault("C++: threads hand sentences back as they come", "unit/engines/native/test_native_engine.py",
           ("engines/native/engine.py", "[found[place] for place in range(len(found))]", "list(found.values())")),
-    fault("C++: a table may name what is no piece", "unit/engines/native/test_native_lists.py",
-          ("engines/native/lists.py", "if ids.size and not 0 <= ids.min()", "if False and not 0 <= ids.min()")),
     fault("C++: one segment may delete itself", "unit/engines/native/test_native_engine.py",
           ("engines/vocabulary.py", "single[DEL] = -np.inf", "single[DEL] = 0")),
     # how sure it is, in JSON lines
@@ -786,6 +792,9 @@ def main() -> None:
     chosen = [one for one in FAULTS if all(word in one.name for word in sys.argv[1:])]
     with tempfile.TemporaryDirectory() as folder:
         package = Path(shutil.copytree(ROOT / "src", Path(folder) / "src")) / "recoversat"
+        if any(is_cpp(edit.file) for one in chosen for edit in one.edits):
+            configure(Path(shutil.copytree(ROOT / "csrc", Path(folder) / "csrc")))
+            build(Path(folder))
         everything = sorted({test for one in chosen for test in one.tests.split()})
         if run(everything, package.parent) != 0:
             sys.exit(f"without any fault these fail, or are gone: {' '.join(everything)}")
@@ -800,17 +809,45 @@ def main() -> None:
 
 def fate_of(one: Fault, package: Path) -> str:
     """Put a fault in, run its tests, take it out; say whether it died, lived or is stale."""
-    if not all((package / edit.file).is_file() for edit in one.edits):
+    root = package.parent.parent
+    sources = {edit.file: (root if is_cpp(edit.file) else package) / edit.file for edit in one.edits}
+    if not all(path.is_file() for path in sources.values()):
         return "stale"
-    sources = {edit.file: (package / edit.file).read_text(encoding="utf-8") for edit in one.edits}
-    if any(sources[edit.file].count(edit.old) != 1 for edit in one.edits):
+    texts = {path: path.read_text(encoding="utf-8") for path in sources.values()}
+    if any(texts[sources[edit.file]].count(edit.old) != 1 for edit in one.edits):
         return "stale"
     for edit in one.edits:
-        (package / edit.file).write_text(sources[edit.file].replace(edit.old, edit.new), encoding="utf-8")
-    code = run(one.tests.split(), package.parent)
-    for file, text in sources.items():
-        (package / file).write_text(text, encoding="utf-8")
+        path = sources[edit.file]
+        path.write_text(path.read_text(encoding="utf-8").replace(edit.old, edit.new), encoding="utf-8")
+    rebuilt = any(map(is_cpp, sources))
+    code = run(one.tests.split(), package.parent) if not rebuilt or build(root) else None
+    for path, text in texts.items():
+        path.write_text(text, encoding="utf-8")
+    if rebuilt:
+        build(root)
     return {0: "lived", 1: "died"}.get(code, "stale")
+
+
+def is_cpp(file: str) -> bool:
+    return file.startswith("csrc/")
+
+
+def configure(csrc: Path) -> None:
+    """Prepare to build the extension into the copy of src/ that is beside this copy of csrc/."""
+    for left in ("CMakeCache.txt", "CMakeFiles"):  # of an editable installation
+        shutil.rmtree(csrc / left) if (csrc / left).is_dir() else (csrc / left).unlink(missing_ok=True)
+    nanobind = subprocess.check_output([sys.executable, "-m", "nanobind", "--cmake_dir"], text=True).strip()
+    state, python = "-DSKBUILD_STATE=editable", f"-DPython_EXECUTABLE={sys.executable}"
+    options = ["-DSKBUILD=ON", state, python, f"-Dnanobind_DIR={nanobind}", "-DEMULATE_AMX=ON"]
+    command = ["cmake", "-S", csrc, "-B", csrc.parent / "build", *options]
+    subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+
+
+def build(root: Path) -> bool:
+    """Build the extension; say whether the compiler takes it."""
+    command = ["cmake", "--build", root / "build", "--parallel"]
+    done = subprocess.run(command, check=False, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    return done.returncode == 0
 
 
 def run(tests: list[str], src: Path) -> int:

@@ -90,16 +90,19 @@ class NativeEngine(StepEngine):
 
     def decode(self, sources: Sources, n_segments: Ints, options: Options = Options()) -> list[Decoded]:
         counts, step_by_step, forced = np.asarray(n_segments), super().decode, options.forced
-
-        def looked_into(at: int) -> bool:
-            return bool(options.top_tokens or options.together or (forced and forced[at]))
+        if options.top_tokens or options.together:
+            watched = list(range(len(sources)))
+        else:
+            watched = [at for at, tokens in enumerate(forced or ()) if tokens]
+        if not watched and (len(sources) == 1 or not self._pool):
+            between_steps()
+            return self._write(sources, counts, options)
 
         def some(places: list[int]) -> list[Decoded]:
-            write = step_by_step if looked_into(places[0]) else self._write
+            write = step_by_step if places[0] in watched else self._write
             return write([sources[at] for at in places], counts[places], options.of(places))
 
-        watched = [at for at in range(len(sources)) if looked_into(at)]
-        others = [at for at in range(len(sources)) if not looked_into(at)]
+        others = sorted({*range(len(sources))}.difference(watched))
         widest = int(counts[watched].max()) if watched else 1
         return self._in_parts(some, self._dealt(others) + self._cut(watched, widest))
 
@@ -141,17 +144,13 @@ class NativeEngine(StepEngine):
 
     def _write(self, sources: Sources, n_segments: Ints, options: Options) -> list[Decoded]:
         """Write sentences in one go, side by side."""
-        counts, limits = n_segments.tolist(), options.most_steps(sources, n_segments).tolist()
-        steps = [[most] * k for k, most in zip(counts, limits, strict=True)]
-        biases = {single: self._single_bias if single else self._bias for single in {k == 1 for k in counts}}
-        if options.lives is not None:  # nothing else ends a segment (see FixedStepper)
-            steps = [options.lives[:k].tolist() for k in counts]
-            biases = {single: _endless(bias) for single, bias in biases.items()}
-        both = {single: (bias, _only(bias, options.begins, 2 - single)) for single, bias in biases.items()}
-        sentences = [
-            Sentence(source, own, *both[k == 1], source.memory if self._is_mine(source) else None)
-            for source, own, k in zip(sources, steps, counts, strict=True)
-        ]
+        counts = n_segments.tolist()
+        biases = {single: self._biases(single, options) for single in {k == 1 for k in counts}}
+        sentences = []
+        for source, k, most in zip(sources, counts, options.most_steps(sources, n_segments).tolist(), strict=True):
+            steps = [most] * k if options.lives is None else options.lives[:k].tolist()
+            memory = source.memory if self._is_mine(source) else None
+            sentences.append(Sentence(source, steps, *biases[k == 1], memory))
         shortlist, verify = self._used_shortlist(options), Verify.NO
         if options.shortlist and options.verified and len(counts) == 1 and counts[0] <= self._most_verified:
             shortlist, verify = self._shortlist, Verify.YES if options.lives is None else Verify.TIME_ONLY
@@ -160,6 +159,13 @@ class NativeEngine(StepEngine):
             for sentence in written:
                 sentence.segments = [[*segment[:-1], EOS] for segment in sentence.segments]
         return written
+
+    def _biases(self, single: bool, options: Options) -> tuple[Floats, Floats]:
+        """Return what is added to logits (V,), and what is in the first step."""
+        bias = self._single_bias if single else self._bias
+        if options.lives is not None:  # nothing else ends a segment (see FixedStepper)
+            bias = _endless(bias)
+        return bias, bias if options.begins is None or single else _only(bias, options.begins, 2)
 
     def _score_rows(self, source: Sequence[int], target: Rows, bias: Floats) -> list[float]:
         """Return the log-probability of every row's label, all rows in one pass."""
