@@ -6,7 +6,7 @@ PY := $(VENV)/bin/python
 COMPILER := $(shell command -v $(CXX) || command -v c++ || command -v clang++)
 NO_ENGINE := $(if $(COMPILER),,RECOVERSAT_NO_ENGINE=1)
 
-.PHONY: setup demo test test-core test-anywhere lint lines docs mutants fuzz reproduce
+.PHONY: setup demo test test-core test-anywhere test-engine test-aarch64 sanitize wheel lint lines docs mutants fuzz reproduce
 setup: $(VENV)/.installed
 $(VENV)/.installed: pyproject.toml constraints.txt $(wildcard csrc/*.cpp csrc/*.h csrc/*.txt)
 	python3 -m venv $(VENV)
@@ -36,6 +36,35 @@ test-core: setup  # a fresh environment without extras, so without torch, transl
 
 test-anywhere: setup  # what computes, under other instruction sets, numbers of threads and kernel kits
 	$(PY) -m tests.anywhere
+
+# The engine's tests in C++ need cmake and a compiler, no Python. QUICK=--quick runs those of the smallest model only.
+QUICK ?=
+build_engine_test = mkdir -p build && { cmake -S csrc -B build/$(1) -DENGINE_TESTS=ON -DEMULATE_AMX=ON $(2) && \
+  cmake --build build/$(1) -j 2; } > build/$(1).log || { cat build/$(1).log; false; }
+
+test-engine:
+	@$(call build_engine_test,engine)
+	build/engine/engine_test $(QUICK)
+
+sanitize: sanitize-address sanitize-thread
+sanitize-address:
+	@$(call build_engine_test,address,-DSANITIZE=address$(comma)undefined)
+	build/address/engine_test $(QUICK)
+sanitize-thread:
+	@$(call build_engine_test,thread,-DSANITIZE=thread)
+	build/thread/engine_test $(QUICK)
+comma := ,
+
+# Wheels that need no compiler, in dist/: for Python 3.11 and for 3.12 and later, for ARM where the cross compiler is.
+PYTHONS ?= python3.11 python3.12
+ARCHITECTURES ?= $(shell uname -m) $(if $(shell command -v aarch64-linux-gnu-g++),aarch64)
+wheel:
+	for architecture in $(ARCHITECTURES); do sh packaging/wheels.sh dist $$architecture $(PYTHONS) || exit 1; done
+
+test-aarch64:
+	@$(call build_engine_test,engine)
+	sh packaging/wheels.sh dist aarch64 python3.11
+	sh packaging/test_aarch64.sh dist build/engine/engine_test python3.11
 
 lint: setup
 	$(PY) -m ruff check . && $(PY) -m ruff format --check . && $(PY) -m mypy

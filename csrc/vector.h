@@ -243,7 +243,7 @@ INLINE bool any(Ints a) {
 
 // a * b + c with one rounding. The product of floats is exact as a double; if the sum of doubles is not, it is rounded to
 // odd, so that rounding it to a float cannot round twice.
-__attribute__((noinline)) float fma_of(float a, float b, float c) {
+[[maybe_unused]] __attribute__((noinline)) float fma_of(float a, float b, float c) {
   const double product = double(a) * double(b), added = c, total = product + added;
   const double from_product = total - added, from_added = total - from_product;
   const double error = (product - from_product) + (added - from_added);
