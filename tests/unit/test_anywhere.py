@@ -22,7 +22,7 @@ def test_a_run_is_counted() -> None:
 
 
 def test_every_kit_of_this_processor_is_a_setting(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(anywhere, "kits", lambda: ["avx2", "plain"])
+    monkeypatch.setattr(anywhere, "kits_here", lambda: ["avx2", "plain"])
     found = [f"{one.name}={one.value}" for one in anywhere.settings()]
     assert found[-2:] == ["RECOVERSAT_KIT=avx2", "RECOVERSAT_KIT=plain"]
     assert {"ATEN_CPU_CAPABILITY=default", "MKL_ENABLE_INSTRUCTIONS=SSE4_2", "OMP_NUM_THREADS=8"} < set(found)
