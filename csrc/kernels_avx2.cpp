@@ -61,7 +61,7 @@ const DotKernel DOT[MAX_ROWS + 1] = {nullptr,   dot<1, 4>, dot<2, 2>, dot<3, 2>,
 #else
 
 // Add up the products of R rows with V vectors of 4 columns each; a tile has four of them.
-template <int R, int V>
+template <int R, int V, bool PREFETCH = false>
 INLINE void dot_part(const uint8_t* rows, const int8_t* weights, int in, size_t next, int32_t* sums) {
   __m256i total[R][V];
   UNROLL
@@ -70,7 +70,7 @@ INLINE void dot_part(const uint8_t* rows, const int8_t* weights, int in, size_t 
     for (int v = 0; v < V; ++v) total[r][v] = _mm256_setzero_si256();
   }
   for (int i = 0; i < in; i += GROUP, weights += 64) {
-    if (R >= PREFETCHING_ROWS) prefetch(weights + next);
+    if (PREFETCH) prefetch(weights + next);
     __m256i column[V];
     UNROLL
     for (int v = 0; v < V; ++v)
@@ -82,8 +82,9 @@ INLINE void dot_part(const uint8_t* rows, const int8_t* weights, int in, size_t 
       const __m256i inputs = _mm256_set1_epi64x(four);
       UNROLL
       for (int v = 0; v < V; ++v) {
-        total[r][v] = _mm256_add_epi32(total[r][v], _mm256_madd_epi16(inputs, column[v]));
-        __asm__ volatile("" : "+x"(total[r][v]));  // row by row: the inputs of all rows would not fit into the registers
+        const __m256i product = _mm256_madd_epi16(inputs, column[v]);
+        // sums stay where they are, row by row: the inputs of all rows would not fit into the registers
+        __asm__ volatile("vpaddd %1, %0, %0" : "+x"(total[r][v]) : "x"(product));
       }
     }
   }
@@ -102,7 +103,7 @@ void dot(const uint8_t* rows, const int8_t* weights, int in, const int32_t*, siz
   if (R <= 2) {
     dot_part<R, 4>(rows, weights, in, next, sums);
   } else {  // the sums of a whole tile would not fit into the registers
-    dot_part<R, 2>(rows, weights, in, next, sums);
+    dot_part<R, 2, R >= PREFETCHING_ROWS>(rows, weights, in, next, sums);
     dot_part<R, 2>(rows, weights + 32, in, next, sums + 8);
   }
 }

@@ -12,6 +12,7 @@ from recoversat import Translator
 from recoversat.engines import loading
 from recoversat.errors import UserError
 from recoversat.export.folder import export_folder
+from recoversat.files.model_folder import read_config
 from tests.system.conftest import Run
 from tests.system.tiny_model import write_sentences, write_tiny_model
 
@@ -159,9 +160,17 @@ def test_the_weights_of_another_model_are_refused(damaged: Path, changed: dict[s
             described(damaged, compute_type=compute)
 
 
-def test_a_folder_of_an_older_version_names_the_command_that_converts_it(damaged: Path, model: Path) -> None:
+def test_a_folder_of_an_older_version_names_the_command_that_converts_it(
+    damaged: Path, model: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (damaged / "int8.safetensors").rename(damaged / "onnx/int8/weights.bin")
     for compute in ("default", "int8"):
         with pytest.raises(UserError, match=r"exported by an older version; convert it by 'recoversat export .* NEW'"):
             described(damaged, compute_type=compute)
+    with pytest.raises(UserError, match="exported by an older version"):
+        described(damaged, device="cuda")
     assert described(damaged, compute_type="float32")[:2] == ("onnx", "fp32")
+    shutil.copy(model / "model.safetensors", damaged)  # which a GPU takes
+    monkeypatch.setattr(loading, "_load_torch", lambda *_: "torch")
+    config = read_config(damaged)[0].model
+    assert loading.load_engine(damaged, config, loading.EngineOptions("cuda")) == "torch"

@@ -164,7 +164,7 @@ def test_a_signal_lets_requests_finish_and_refuses_new_ones(folder: Path, tmp_pa
     [
         ({"models": ("nowhere",)}, "nowhere: no such model folder"),
         ({"models": ("english=x",)}, "write it like en-de=FOLDER"),
-        ({"compute_type": "int4"}, "compute type 'int4' does not exist"),
+        ({"compute_type": "int4"}, "unknown compute type 'int4'; choose default, int8"),
         ({"api_keys": Path("nokeys")}, "--api-keys nokeys: No such file"),
         ({"port": "taken"}, "choose another --host or --port"),
     ],

@@ -48,7 +48,8 @@ def load_engine(folder: Path, config: ModelConfig, options: EngineOptions) -> En
     kind, on_cpu = options.compute_type, options.device in ("auto", "cpu")
     threads = options.intra_threads or usable_cores()
     has_int8, has_graphs, has_weights = (folder / INT8).is_file(), _has_fp32(folder), (folder / WEIGHTS).is_file()
-    if not has_int8 and (folder / ONNX / "int8" / "weights.bin").is_file() and kind != "float32":
+    is_old = not has_int8 and (folder / ONNX / "int8" / "weights.bin").is_file()
+    if is_old and (on_cpu or not has_weights) and kind != "float32":
         raise UserError(f"{folder}: exported by an older version; convert it by 'recoversat export {folder} NEW'")
     if on_cpu and has_int8 and kind in ("default", *_INT8):
         return _int8_engine(folder, config, kind, threads, options.max_memory)
