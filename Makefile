@@ -5,12 +5,13 @@ PY := $(VENV)/bin/python
 # Without a C++ compiler ONNX Runtime takes the place of the engine in C++.
 COMPILER := $(shell command -v $(CXX) || command -v c++ || command -v clang++)
 NO_ENGINE := $(if $(COMPILER),,RECOVERSAT_NO_ENGINE=1)
+BUILD_WITH := $(if $(COMPILER),CXX="$(COMPILER)",$(NO_ENGINE))
 
 .PHONY: setup demo test test-core test-anywhere test-engine test-aarch64 sanitize wheel lint lines docs mutants fuzz reproduce
 setup: $(VENV)/.installed
 $(VENV)/.installed: pyproject.toml constraints.txt $(wildcard csrc/*.cpp csrc/*.h csrc/*.txt)
 	python3 -m venv $(VENV)
-	$(NO_ENGINE) $(PY) -m pip install --quiet --no-compile -c constraints.txt -C cmake.define.EMULATE_AMX=ON \
+	$(BUILD_WITH) $(PY) -m pip install --quiet --no-compile -c constraints.txt -C cmake.define.EMULATE_AMX=ON \
 	  -e ".[train,serve,dev,docs]"
 	-$(PY) -m compileall -qq -j 0 $(VENV)/lib  # as pip would, but on all cores; some packages hold what is no Python
 	touch $@
@@ -24,7 +25,7 @@ demo: $(DEMO)/.installed  # without torch: the built-in model translates, and sh
 
 $(DEMO)/.installed: pyproject.toml constraints.txt
 	python3 -m venv $(DEMO)
-	$(NO_ENGINE) $(DEMO)/bin/python -m pip install --quiet -c constraints.txt -e ".$(if $(NO_ENGINE),[onnx])"
+	$(BUILD_WITH) $(DEMO)/bin/python -m pip install --quiet -c constraints.txt -e ".$(if $(NO_ENGINE),[onnx])"
 	touch $@
 
 test: setup

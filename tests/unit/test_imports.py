@@ -70,6 +70,11 @@ def test_who_never_awaits_does_not_import_asyncio() -> None:
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
+def test_one_process_does_not_import_what_shares_work_among_several() -> None:
+    code = "import sys, recoversat.pipeline.translate_command; sys.exit('recoversat.cluster.run' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
 def outside_engines() -> list[Path]:
     return [path for path in SRC.rglob("*.py") if path.relative_to(SRC).parts[0] not in ("engines", "decoding")]
 

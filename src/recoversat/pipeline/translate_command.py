@@ -6,8 +6,6 @@ from pathlib import Path
 from typing import Any, cast
 
 from recoversat.cluster.crew import Crew
-from recoversat.cluster.inputs import open_input
-from recoversat.cluster.run import translate_corpus
 from recoversat.config import parse_overrides
 from recoversat.engines.loading import ComputeType
 from recoversat.errors import UserError
@@ -51,6 +49,8 @@ def translate_shared(asked: TranslateOptions) -> dict[Path, int]:
                 f"{path} is a pipe, which can be read once: --workers, --cluster and --shard need plain files"
             )
     place = crew.device if asked.device == "auto" else asked.device
+    from recoversat.cluster.run import translate_corpus
+
     return translate_corpus(in_one_direction(replace(asked, device=place)), Path(asked.out), crew)
 
 
@@ -58,6 +58,8 @@ def in_one_direction(asked: TranslateOptions) -> TranslateOptions:
     """Settle for several workers in which direction they translate: one for all texts."""
     if asked.source != AUTO and (asked.source or asked.target):
         return asked
+    from recoversat.cluster.inputs import open_input
+
     directions = Directions(read_config(_folder(asked))[0].data, asked.source, asked.target)
     chosen: dict[Pair, Path] = {}  # and the first file of each; those without letters say nothing
     for path in asked.files:
