@@ -136,7 +136,9 @@ struct PyDecoder : Decoder {
   }
 
   size_t go_on(int steps) {
-    return without_gil([&] { return advance(steps); });
+    const size_t left = without_gil([&] { return advance(steps); });
+    if (!left) forget();  // with the GIL, which the last owner of a sentence needs
+    return left;
   }
 
   void rows(const std::vector<KVCache*>& sources, const std::vector<KVCache*>& written, const std::vector<int>& kept,

@@ -61,14 +61,14 @@ void Decoder::begin(Batch batch) {
     throw std::invalid_argument("a shortlist of another vocabulary");
   batch_ = std::move(batch), next_ = 0;
   encoded_.clear(), active_.clear(), idle_.clear();
-  for (auto& state : pool_) idle_.push_back(state.get());
+  for (auto& state : pool_) state->sentence.reset(), idle_.push_back(state.get());
 }
+
+void Decoder::forget() { batch_.sentences.clear(), next_ = 0; }
 
 size_t Decoder::advance(int steps) {
   for (fill(); steps && !active_.empty(); --steps) step(), fill();
-  const size_t left = active_.size() + encoded_.size();
-  if (!left) batch_.sentences.clear(), next_ = 0;  // the caller keeps them, and what they hold
-  return left;
+  return active_.size() + encoded_.size();
 }
 
 int Decoder::active_rows() const {

@@ -53,6 +53,8 @@ class Decoder {
 
   // Take up to so many steps; return how many sentences are not finished. The batch ends with the last one.
   size_t advance(int steps);
+  // Let go of the sentences of a batch that has ended: the caller keeps them, and what they hold.
+  void forget();
 
  private:
   struct Active;

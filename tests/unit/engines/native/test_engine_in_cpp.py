@@ -12,7 +12,9 @@ import pytest
 
 ROOT = Path(__file__).parents[4]
 COMPILERS = (os.environ.get("CXX", "g++"), "c++", "clang++")
-MISSING = [name for name in ("make", "cmake") if not which(name)] + ["a C++ compiler"] * (not any(map(which, COMPILERS)))
+MISSING = [name for name in ("make", "cmake") if not which(name)] + ["a C++ compiler"] * (
+    not any(map(which, COMPILERS))
+)
 
 
 @pytest.mark.skipif(bool(MISSING), reason=f"not installed here: {', '.join(MISSING)}")

@@ -19,7 +19,7 @@ from recoversat.engines.native import _engine
 from recoversat.engines.native import engine as native_engine
 from recoversat.engines.native._engine import Sentence, Verify
 from recoversat.engines.native.engine import NativeEngine, _likeliest
-from recoversat.engines.native.model import KIT
+from recoversat.engines.native.model import KIT, chosen_kit
 from recoversat.engines.onnx.engine import OnnxEngine
 from recoversat.engines.vocabulary import TABLE, Shortlist
 from recoversat.errors import UserError
@@ -622,7 +622,7 @@ def test_little_memory_means_that_less_is_done_at_once(
 
 
 def test_what_it_cannot_do_is_said(engine: NativeEngine, folder: Path) -> None:
-    assert engine.description["engine"] == f"native {KITS[0]}"
+    assert engine.description["engine"] == f"native {chosen_kit()}"
     options = EngineOptions("cpu", "int8_native", 1)
     assert load_engine(folder, CONFIG, options).description == engine.description
     with pytest.raises(UserError, match="int8_native cannot run a 'nat' model; use int8"):
