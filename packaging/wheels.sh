@@ -28,4 +28,8 @@ for python; do
   fi
   $python -m pip wheel --quiet --no-deps --wheel-dir "$built" .
 done
-PATH=$PWD/$tools/bin:$PATH auditwheel repair --wheel-dir "$folder" "$built"/*.whl
+PATH=$PWD/$tools/bin:$PATH auditwheel repair --wheel-dir "$folder" "$built"/*.whl 2> build/auditwheel.log || {
+  cat build/auditwheel.log >&2
+  exit 1
+}
+ls "$folder"/recoversat-*_"$architecture".whl

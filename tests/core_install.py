@@ -34,7 +34,8 @@ def run(*command: object, expect: int = 0, stdin: str | None = None) -> subproce
 def install_core(folder: Path) -> Path:
     """Make an environment with the package and its dependencies, no extras; return its folder of programs."""
     source = folder / "source"  # a copy: building leaves files behind
-    shutil.copytree(ROOT / "src", source / "src", ignore=shutil.ignore_patterns("__pycache__", "*.egg-info"))
+    shutil.copytree(ROOT / "src", source / "src", ignore=shutil.ignore_patterns("__pycache__", "*.egg-info", "*.so"))
+    shutil.copytree(ROOT / "csrc", source / "csrc")
     for name in ("pyproject.toml", "README.md", "LICENSE", "constraints.txt"):
         shutil.copy(ROOT / name, source)
     venv.create(folder / "venv", with_pip=True)

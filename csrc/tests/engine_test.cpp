@@ -7,6 +7,7 @@
 #include <cstdio>
 #include <cstring>
 #include <functional>
+#include <map>
 #include <thread>
 
 #include "random_model.h"
@@ -27,7 +28,8 @@ void expect_error(const std::string& part, const std::function<void()>& work) {
   try {
     work();
   } catch (const Error& error) {
-    return expect(std::strstr(error.what(), part.c_str()), "the error is '" + std::string(error.what()) + "', without '" + part + "'");
+    const std::string message = error.what();
+    return expect(message.find(part) != std::string::npos, "the error is '" + message + "', without '" + part + "'");
   }
   throw Failure("no error where one about '" + part + "' was expected");
 }
@@ -66,13 +68,14 @@ std::string at(const char* what, size_t index) { return std::string(", ") + what
 void expect_same(const Results& got, const Results& wanted, const std::string& who, bool scores = true) {
   expect(got.size() == wanted.size(), who + ": another number of sentences");
   for (size_t i = 0; i < got.size(); ++i) {
-    for (size_t s = 0; s < wanted[i].segments.size(); ++s)
-      expect(got[i].segments[s] == wanted[i].segments[s], who + at("sentence", i) + at("segment", s) + ": other tokens");
-    expect(got[i].segments.size() == wanted[i].segments.size(), who + at("sentence", i) + ": another number of segments");
-    expect(got[i].steps == wanted[i].steps, who + at("sentence", i) + ": another number of steps");
-    for (size_t s = 0; scores && s < wanted[i].log_probs.size(); ++s)
-      expect(got[i].log_probs[s] == wanted[i].log_probs[s],
-             who + at("sentence", i) + at("segment", s) + ": other bits of log-probabilities");
+    const std::string where = who + at("sentence", i);
+    expect(got[i].segments.size() == wanted[i].segments.size(), where + ": another number of segments");
+    for (size_t s = 0; s < wanted[i].segments.size(); ++s) {
+      expect(got[i].segments[s] == wanted[i].segments[s], where + at("segment", s) + ": other tokens");
+      if (!scores) continue;
+      expect(got[i].log_probs[s] == wanted[i].log_probs[s], where + at("segment", s) + ": other log-probabilities");
+    }
+    expect(got[i].steps == wanted[i].steps, where + ": another number of steps");
   }
 }
 
@@ -90,7 +93,7 @@ std::vector<Request> make_requests(const Sizes& sizes, uint64_t seed) {
 std::shared_ptr<const Shortlist> make_shortlist(const RandomModel& data, uint64_t seed) {
   constexpr int EACH = 3;
   Random random(seed);
-  const int pieces = data.sizes.pieces - 19;
+  const int pieces = data.sizes.pieces - RandomModel::PADDING;
   std::vector<int32_t> likeliest(size_t(pieces) * EACH);
   for (int32_t& piece : likeliest) piece = random.between(0, pieces - 1);
   const size_t words = (size_t(pieces) + 63) / 64;
@@ -159,8 +162,6 @@ const Kit& plain_kit() {
     if (!std::strcmp(kit->name, "plain")) return *kit;
   throw Failure("the plain kit is missing");
 }
-
-// --- what is tested ---------------------------------------------------------------------------------------------------
 
 // A test of results would see nothing if all sentences were alike.
 void test_sentences_differ(const Subject& plain) {
@@ -250,7 +251,8 @@ void test_cancelled_batches_leave_nothing_behind(const Subject& subject) {
   for (const int steps : {0, 1, 5, 20}) {
     decoder.begin(subject.batch(subject.requests, steps % 2 ? listed : Setting()));
     decoder.advance(steps);
-    expect_same(subject.write(decoder, subject.requests, {}), wanted, "after " + std::to_string(steps) + " steps of a batch");
+    const Results after = subject.write(decoder, subject.requests, {});
+    expect_same(after, wanted, "after " + std::to_string(steps) + " steps of a batch");
   }
   Decoder given_up(subject.model);
   given_up.begin(subject.batch(subject.requests, {}));
@@ -327,7 +329,7 @@ void test_nothing_to_choose_ends_a_segment(const Subject& subject) {
   decoder.begin(batch);
   while (decoder.advance(1)) {}
   for (const auto& sentence : batch.sentences)
-    for (const auto& segment : sentence->segments) expect(segment == std::vector<int32_t>{EOS}, "a token that is forbidden");
+    for (const auto& segment : sentence->segments) expect(segment == std::vector<int32_t>{EOS}, "a forbidden token");
 }
 
 void test_wrong_requests_are_refused(const Subject& subject) {
@@ -341,7 +343,6 @@ void test_wrong_requests_are_refused(const Subject& subject) {
   refuse({{}, 1}, "one at least");
   refuse({{1}, 0}, "segments, not 0"), refuse({{1}, segments + 1}, "segments, not");
   Setting wider;
-  const std::vector<uint64_t> bits(size_t(pieces) / 64 + 2);
   wider.shortlist = std::make_shared<Shortlist>(pieces + 64, std::vector<int32_t>(pieces + 64), std::vector<int32_t>(),
                                                 std::vector<uint64_t>((pieces + 127) / 64),
                                                 std::vector<uint64_t>((pieces + 127) / 64));
@@ -352,7 +353,8 @@ void test_wrong_requests_are_refused(const Subject& subject) {
   expect_error<std::invalid_argument>("no piece", [&] { Shortlist(2, {0, 2}, {}, word, word); });
   expect_error<std::invalid_argument>("no piece", [&] { Shortlist(2, {0, 1}, {-1}, {0, 0}, word); });
   std::vector<int32_t> found;
-  expect_error<std::invalid_argument>("can be forced", [&] { Shortlist(2, {0, 1}, {}, word, word).find({0}, {2}, found); });
+  const Shortlist small(2, {0, 1}, {}, word, word);
+  expect_error<std::invalid_argument>("can be forced", [&] { small.find({0}, {2}, found); });
 }
 
 void refuse_tensors(const RandomModel& data, const Kit& kit, const Tensors& tensors, const std::string& part) {
@@ -380,6 +382,15 @@ void test_damaged_tensors_are_refused(const RandomModel& data, const Kit& kit) {
     tensors = data.tensors;
     tensors[name].data = static_cast<const char*>(tensor.data) + 1;
     refuse_tensors(data, kit, tensors, name + " is not aligned");
+  }
+}
+
+void test_layers_too_many_are_refused(const RandomModel& data, const Kit& kit) {
+  for (const std::string side : {"encoder", "decoder"}) {
+    const int count = side == "encoder" ? data.sizes.encoder_layers : data.sizes.decoder_layers;
+    Tensors tensors = data.tensors;
+    tensors[side + ".layers." + std::to_string(count) + ".attention_norm.weight"] = tensors[side + ".norm.weight"];
+    refuse_tensors(data, kit, tensors, "more than " + std::to_string(count) + " layers of the " + side);
   }
 }
 
@@ -430,8 +441,9 @@ void test_wrong_sizes_are_refused(const RandomModel& data, const Kit& kit) {
 // Whatever single bytes of floats become, a model is refused or writes something.
 void test_flipped_bytes_do_no_harm(const Sizes& sizes, const Kit& kit) {
   Random random(11);
-  int refused = 0, rounds = 30;
-  for (int round = 0; round < rounds; ++round) {
+  constexpr int ROUNDS = 30;
+  int refused = 0;
+  for (int round = 0; round < ROUNDS; ++round) {
     RandomModel data(sizes, 3);
     for (auto& [name, tensor] : data.tensors) {
       if (tensor.type != Tensor::F32 || random.between(0, 3)) continue;
@@ -447,14 +459,13 @@ void test_flipped_bytes_do_no_harm(const Sizes& sizes, const Kit& kit) {
       ++refused;
     }
   }
-  expect(refused > 0 && refused < rounds, std::to_string(refused) + " of " + std::to_string(rounds) + " models were refused");
+  expect(refused > 0 && refused < ROUNDS, std::to_string(refused) + " models were refused");
 }
 
-// --- running ----------------------------------------------------------------------------------------------------------
-
-// d, hidden, heads, layers of the encoder and decoder, pieces, segments: with and without inputs that fill no tile of AMX,
-// heads of one and several vectors.
-const std::vector<Sizes> SIZES = {{32, 96, 2, 2, 2, 320, 5}, {96, 160, 2, 2, 2, 352, 8}, {128, 64, 2, 1, 3, 416, 8}};
+// d, hidden, heads, layers of the encoder and decoder, pieces, segments: with and without inputs that fill no tile of
+// AMX, heads of one and several vectors.
+const std::vector<Sizes> SIZES = {
+    {32, 96, 2, 2, 2, 320, 5}, {96, 160, 2, 2, 2, 352, 8}, {128, 64, 2, 1, 3, 416, 8}};
 
 int failures = 0;
 
@@ -487,6 +498,7 @@ void test_model(const Sizes& sizes) {
   const std::vector<Results> plain = write_in_all_ways(Subject(data, plain_kit()));
   for (const Kit* kit : all_kits()) test_kit(data, *kit, plain, std::string(kit->name) + ", " + size);
   run("damaged tensors, " + size, [&] { test_damaged_tensors_are_refused(data, plain_kit()); });
+  run("layers too many, " + size, [&] { test_layers_too_many_are_refused(data, plain_kit()); });
   run("damaged floats, " + size, [&] { test_damaged_floats_are_refused(data, plain_kit()); });
   run("wrong sizes, " + size, [&] { test_wrong_sizes_are_refused(data, plain_kit()); });
 }

@@ -1,4 +1,4 @@
-// Small models with random weights. They are the same on every machine: only operations with one exact result make them.
+// Small models with random weights, which are the same on every machine: only exactly rounded operations make them.
 #pragma once
 
 #include <cmath>
@@ -34,7 +34,7 @@ class Random {
 // The tensors of a model, each in memory of exactly its size, so that a sanitizer sees what is read behind it.
 class RandomModel {
  public:
-  static constexpr int MAX_POSITIONS = 160;
+  static constexpr int MAX_POSITIONS = 80, PADDING = 19;
 
   RandomModel(const Sizes& of, uint64_t seed) : sizes(of), random_(seed) {
     for (int i = 0; i < sizes.encoder_layers; ++i) add_layer("encoder", i);
@@ -126,13 +126,14 @@ class RandomModel {
     add_linear(name + "feed_forward.outer", sizes.hidden, d);
   }
 
-  // Terminators are likely enough for segments to end at different steps; the first step may not choose all pieces.
+  // Terminators are likely enough for segments to end at different steps; the first step may not choose all pieces. The
+  // last pieces are padding of the vocabulary.
   void make_biases() {
     const float never = -std::numeric_limits<float>::infinity();
     bias.assign(sizes.pieces, 0);
     bias[PAD] = bias[BOS] = never;
     for (int piece = EOS; piece <= LAST_TERMINATOR; ++piece) bias[piece] = 0.6f;
-    for (int piece = sizes.pieces - 19; piece < sizes.pieces; ++piece) bias[piece] = never;  // padding of the vocabulary
+    for (int piece = sizes.pieces - PADDING; piece < sizes.pieces; ++piece) bias[piece] = never;
     first_bias = bias;
     for (int piece = 0; piece < sizes.pieces; piece += 3) first_bias[piece] = never;
   }
